@@ -7,8 +7,8 @@ is recorded as no score. Nothing of it is read by anything that decides.
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from streamer.deciding.claims import recorded
 from streamer.deciding.measuring import NoScore, batch_made, measured
+from streamer.deciding.pending import Pending, accepts, known_beside
 from streamer.errors import EncoderGivenUp, Unavailable
-from streamer.events.claims import ClaimV1
-from streamer.events.responses import ResponsesV1, dimension_of
-from streamer.gates.batch_key import BatchKey
-from streamer.gates.declared import Unit
 from streamer.gates.policy import (
     NO_ENCODER_HERE,
     OTHER_UNIT,
@@ -58,29 +55,20 @@ _WHATEVER_SCORES = frozenset(
 """Why a batch is held whoever scores it, its gate's scorer or the candidate's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """One batch that is decided, as its gate's candidate gets it.
-
-    `unit` is that of the policy that decides, `claims` what it decides one by one with the unit
-    `claim`; `held` is why the decision is made without scores, None: it has some. `batch` has the
-    answers with embeddings of `encoder`, where the decision has made some; `rows` are the
-    embeddings that came with the event, shape (n, d). Random gates draw their numbers from `salt`,
-    the gate's secret.
-    """
+class Beside(NamedTuple):
+    """One batch that is decided, as its gate's candidate gets it, with the candidate's settings."""
 
     candidate: CandidatePolicy
     settings: GateSettings
-    event: ResponsesV1
-    key: BatchKey
-    unit: Unit
-    blank: tuple[bool, ...]
-    claims: tuple[ClaimV1, ...]
-    held: str | None
-    encoder: str
-    batch: AnswerBatch | None
-    rows: NDArray[np.float64] | None
-    salt: bytes
+    p: Pending
+
+
+def beside_of(p: Pending) -> Beside | None:
+    """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
+    candidate = p.active.candidate
+    if candidate is None or candidate.settings is None or known_beside(p) is not None:
+        return None
+    return Beside(candidate, candidate.settings, p)
 
 
 class CandidateScorer:
@@ -109,8 +97,8 @@ class CandidateScorer:
         found: dict[int, CandidateDecision] = {}
         due = []
         for place, one in enumerate(batches):
-            if one.held in _WHATEVER_SCORES:
-                found[place] = CandidateDecision(one.candidate.number, why=one.held)
+            if one.p.held in _WHATEVER_SCORES:
+                found[place] = CandidateDecision(one.candidate.number, why=one.p.held)
             else:
                 due.append((place, one))
         given_up = threading.Event()
@@ -168,8 +156,8 @@ class CandidateScorer:
                 self._logged.add(what)
                 log.warning(
                     "deciding.candidate_failed",
-                    gate=one.key.gate,
-                    batch_id=one.key.batch_id,
+                    gate=one.p.key.gate,
+                    batch_id=one.p.key.batch_id,
                     candidate=one.candidate.number,
                     exc_info=error,
                 )
@@ -177,41 +165,40 @@ class CandidateScorer:
 
     def _scores(self, one: Beside) -> tuple[tuple[float, ...], NDArray[np.float32] | None]:
         """The scores of a batch, and the row of signals of what its unit may ship, where the candidate keeps one."""
-        settings, n = one.settings, len(one.event.responses)
-        if settings.unit != one.unit:
+        settings, p, n = one.settings, one.p, len(one.p.event.responses)
+        if settings.unit != p.active.policy.settings.unit:
             raise NoScore(OTHER_UNIT)
-        if one.claims:
-            return tuple(recorded(one.event, one.claims).scores_by(settings.scores_by).tolist()), None
+        if p.claims:
+            return tuple(recorded(p.event, p.claims).scores_by(settings.scores_by).tolist()), None
         batch = (
-            self._batch(one)
+            self._batch(settings, p)
             if settings.embeds
-            else batch_made(settings, one.event, one.blank, None, encoded=False)
+            else batch_made(settings, p.event, p.blank, None, encoded=False)
         )
-        scores, _, row = measured(settings, one.event, batch)
+        scores, _, row = measured(settings, p.event, batch)
         if len(scores) != n or not all(0 <= score <= 1 for score in scores):
             raise ValueError(f"{n} answers got the scores {scores}")
         return scores, row
 
-    def _batch(self, one: Beside) -> AnswerBatch:
+    def _batch(self, settings: GateSettings, p: Pending) -> AnswerBatch:
         """The answers with embeddings of the candidate's encoder: those of the decision, where they are."""
-        settings = one.settings
         vectors: NDArray[np.float64] | NDArray[np.float32]
-        if one.rows is not None:
-            first = one.event.responses[0].embedding
-            if first is None or not settings.accepts(one.event.embedding_encoder, dimension_of(first)):
+        same = settings.encoder == p.active.policy.settings.encoder
+        if p.rows is not None:
+            if not accepts(settings, p.event):
                 raise NoScore("encoder_mismatch")
-            vectors = one.rows
-        elif one.batch is not None and settings.encoder == one.encoder:
-            return one.batch
-        elif one.held == "scorer_failed" and settings.encoder == one.encoder:
-            raise NoScore(one.held)  # the decision has tried these texts already
+            vectors = p.rows
+        elif p.batch is not None and same:
+            return p.batch
+        elif p.held == "scorer_failed" and same:
+            raise NoScore(p.held)  # the decision has tried these texts already
         elif settings.encoder in self._encoders:
             (vectors,) = self._encoders[settings.encoder].embed(
-                [settings.form.parts([r.text for r in one.event.responses])]
+                [settings.form.parts([r.text for r in p.event.responses])]
             )
         else:
             raise NoScore(NO_ENCODER_HERE)
-        return batch_made(settings, one.event, one.blank, vectors, encoded=one.rows is None)
+        return batch_made(settings, p.event, p.blank, vectors, encoded=p.rows is None)
 
     def _ruling(
         self, one: Beside, scores: tuple[float, ...], row: NDArray[np.float32] | None
@@ -228,11 +215,11 @@ class CandidateScorer:
                 least_kept=settings.least_kept,
             )
             known = self._gates[one.candidate.gate] = (one.candidate.number, made)
-        gate = known[1]
+        gate, p = known[1], one.p
         uniforms = None
         if gate.needs_uniforms:
-            ids = [response.id for response in one.event.responses]
-            uniforms = uniforms_for(one.salt, one.key, ids, settings.unit)
-        segment = None if settings.segment_by is None else segment_of(one.event.metadata, settings.segment_by)
-        blank = None if one.claims else one.blank
+            ids = [response.id for response in p.event.responses]
+            uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)
+        segment = None if settings.segment_by is None else segment_of(p.event.metadata, settings.segment_by)
+        blank = None if p.claims else p.blank
         return gate.decide(scores, blank=blank, uniforms=uniforms, segment=segment, row=row)

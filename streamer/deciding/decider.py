@@ -13,13 +13,12 @@ import structlog
 from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
-from streamer.deciding.candidates import WAIT_SECONDS, CandidateScorer
+from streamer.deciding.candidates import WAIT_SECONDS, CandidateScorer, beside_of
 from streamer.deciding.claims import claims_of, recorded, shipped_of
 from streamer.deciding.measuring import NoScore, batch_made, measured, scores_given
 from streamer.deciding.pending import (
     Pending,
     accepts,
-    beside_of,
     embedded_each,
     encoder_of,
     keep_scores,
@@ -463,24 +462,17 @@ class BatchDecider:
             reason = p.held or "scorer_failed"
             return Judged(None, cut, None, None, (False,) * len(ids), settings.hold_action, reason, None)
         gate = self._gate(policy)
-        segment = None
-        if (
-            settings.segment_by is not None
-        ):  # also while nothing is calibrated: the first calibration needs it
-            segment = segment_of(p.event.metadata, settings.segment_by)
+        # Also while nothing is calibrated: the first calibration needs segments.
+        segment = None if settings.segment_by is None else segment_of(p.event.metadata, settings.segment_by)
         uniforms = None
         if gate.needs_uniforms:
             uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)
         burst = None
         if policy.bursts is not None:
             burst = policy.bursts.name(p.event.prompt, p.event.metadata)
+        blank = None if p.claims else p.blank
         ruling = gate.decide(
-            p.scores,
-            blank=None if p.claims else p.blank,
-            uniforms=uniforms,
-            segment=segment,
-            row=p.signals,
-            burst=burst,
+            p.scores, blank=blank, uniforms=uniforms, segment=segment, row=p.signals, burst=burst
         )
         shipped = ruling.gate.shipped
         reason = ruling.reason if policy.calibrated else "no_threshold"

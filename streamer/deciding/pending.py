@@ -8,7 +8,6 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from streamer.deciding.candidates import Beside
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.claims import ClaimV1
 from streamer.events.responses import ResponsesV1, ResponseV1, dimension_of
@@ -83,27 +82,6 @@ def known_beside(p: Pending) -> CandidateDecision | None:
     candidate, known = p.active.candidate, p.beside
     return (
         known if candidate is not None and known is not None and known.candidate == candidate.number else None
-    )
-
-
-def beside_of(p: Pending) -> Beside | None:
-    """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
-    candidate = p.active.candidate
-    if candidate is None or candidate.settings is None or known_beside(p) is not None:
-        return None
-    return Beside(
-        candidate=candidate,
-        settings=candidate.settings,
-        event=p.event,
-        key=p.key,
-        unit=p.active.policy.settings.unit,
-        blank=p.blank,
-        claims=p.claims,
-        held=p.held,
-        encoder=p.active.policy.settings.encoder,
-        batch=p.batch,
-        rows=p.rows,
-        salt=p.active.audit_salt,
     )
 
 

@@ -9,7 +9,7 @@ of two publishers the one with the older policy came last.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion, 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class PolicyBook:
     """The newest policy of each gate. Thread-safe, and monotonic: a gate's trusted policy is only
     ever replaced by a trusted one of a higher version, and its audit rate and candidate by later
@@ -39,18 +40,13 @@ class PolicyBook:
     of each message on the topic that was refused.
     """
 
-    def __init__(
-        self,
-        load: Callable[[Sequence[str] | None], dict[str, ActivePolicy]],
-        *,
-        limits: Limits,
-        on_change: Callable[[ActivePolicy], None] = lambda _: None,
-        on_rejected: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._load = load
-        self._limits = limits
-        self._on_change = on_change
-        self._on_rejected = on_rejected
+    load: Callable[[Sequence[str] | None], dict[str, ActivePolicy]]
+    _: KW_ONLY
+    limits: Limits
+    on_change: Callable[[ActivePolicy], None] = lambda _: None
+    on_rejected: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
         self._active: dict[str, ActivePolicy] = {}
         self._encoders: frozenset[str] | None = None
         self._lock = threading.Lock()
@@ -73,7 +69,7 @@ class PolicyBook:
         names = None if gates is None else sorted(set(gates))
         if names == []:
             return
-        found = self._load(names)
+        found = self.load(names)
         for gate, active in sorted(found.items()):
             with self._lock:
                 held = self._active.get(gate)
@@ -90,7 +86,7 @@ class PolicyBook:
                 active = self._active[gate] = replace(active, rate=rate, candidate=candidate)
                 self._encoders = None
                 # Within the lock: two threads that take up two versions must be reported in order.
-                self._on_change(active)
+                self.on_change(active)
             log.info(
                 "deciding.policy_taken_up",
                 gate=gate,
@@ -109,7 +105,7 @@ class PolicyBook:
         try:
             if value is None:
                 raise BadMessage("tombstone", "a policy cannot be deleted through the topic")
-            event = decode_threshold(value, self._limits)
+            event = decode_threshold(value, self.limits)
             if key is not None and key != event.gate.encode():
                 raise BadMessage("invalid_field", "the message key is not the gate's name")
         except BadMessage as bad:
@@ -127,7 +123,7 @@ class PolicyBook:
 
     def _reject(self, code: str, **facts: object) -> None:
         log.warning("deciding.threshold_message_rejected", code=code, **facts)
-        self._on_rejected(code)
+        self.on_rejected(code)
 
 
 _Numbered = TypeVar("_Numbered", "AuditRate", "CandidatePolicy")
@@ -149,6 +145,7 @@ _REMEMBERED = 10_000
 """Refusals remembered so that each is reported once; beyond this many they may be reported again."""
 
 
+@dataclass(eq=False)
 class TrustedPolicies:
     """Reads policies and skips those that are refused by `keys`. Thread-safe.
 
@@ -159,21 +156,15 @@ class TrustedPolicies:
     raises `Unavailable`. `now`, with zone, dates what stands in for policies when none can be read.
     """
 
-    def __init__(
-        self,
-        versions: Callable[[Sequence[str] | None], Mapping[str, PolicyVersion]],
-        before: Callable[[str, int, int], Sequence[PolicyVersion]],
-        keys: PolicyKeys,
-        *,
-        on_refused: Callable[[str, int, Refusal], None],
-        raise_alert: Callable[[str, int, Refusal, int | None], None],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._versions, self._before = versions, before
-        self._keys = keys
-        self._on_refused = on_refused
-        self._raise_alert = raise_alert
-        self._now = now
+    versions: Callable[[Sequence[str] | None], Mapping[str, PolicyVersion]]
+    before: Callable[[str, int, int], Sequence[PolicyVersion]]
+    keys: PolicyKeys
+    _: KW_ONLY
+    on_refused: Callable[[str, int, Refusal], None]
+    raise_alert: Callable[[str, int, Refusal, int | None], None]
+    now: Callable[[], datetime]
+
+    def __post_init__(self) -> None:
         self._good: dict[str, ActivePolicy] = {}
         self._refused: dict[tuple[str, int, Refusal], bool] = {}
         self._lock = threading.Lock()
@@ -192,14 +183,14 @@ class TrustedPolicies:
                     rate=None if newest.active is None else newest.active.rate,
                     candidate=None if newest.active is None else newest.active.candidate,
                 )
-                for gate, newest in sorted(self._versions(names).items())
+                for gate, newest in sorted(self.versions(names).items())
             }
 
     def _trusted(self, newest: PolicyVersion) -> ActivePolicy:
         gate, kept = newest.gate, self._good.get(newest.gate)
         refusals: list[tuple[int, Refusal]] = []
         for found in self._from(newest, 0 if kept is None else kept.policy.version):
-            refusal = self._keys.refusal(found)
+            refusal = self.keys.refusal(found)
             if refusal is None and found.active is not None:
                 if kept is None or found.version > kept.policy.version:
                     kept = self._good[gate] = found.active
@@ -207,13 +198,13 @@ class TrustedPolicies:
             refusals.append((found.version, refusal or "unreadable"))
         for version, refusal in reversed(refusals):
             self._report(gate, version, refusal, None if kept is None else kept.policy.version)
-        return _holding(newest, self._now()) if kept is None else kept
+        return _holding(newest, self.now()) if kept is None else kept
 
     def _from(self, newest: PolicyVersion, known: int) -> Iterator[PolicyVersion]:
         """The newest version and those before it, down to the one that was found to be trusted before."""
         yield newest
         last = newest.version
-        while page := self._before(newest.gate, last, _PAGE):
+        while page := self.before(newest.gate, last, _PAGE):
             for found in page:
                 if found.version <= known:
                     return
@@ -226,7 +217,7 @@ class TrustedPolicies:
             while len(self._refused) >= _REMEMBERED:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[key] = False
-            self._on_refused(gate, version, refusal)
+            self.on_refused(gate, version, refusal)
             log.error(
                 "deciding.policy_refused",
                 gate=gate,
@@ -236,7 +227,7 @@ class TrustedPolicies:
                 keeping=kept,
             )
         if not self._refused[key]:
-            self._raise_alert(gate, version, refusal, kept)
+            self.raise_alert(gate, version, refusal, kept)
             self._refused[key] = True
 
 
@@ -262,6 +253,7 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     )
 
 
+@dataclass(eq=False)
 class Announcements:
     """Keeps the last message of each gate right. Thread-safe. The book hears every message first.
 
@@ -273,25 +265,17 @@ class Announcements:
     should somebody overwrite them all the time.
     """
 
-    def __init__(
-        self,
-        book: PolicyBook,
-        *,
-        message: Callable[[Policy], OutboxMessage | None],
-        announce: Callable[[Policy], bool],
-        mine: Callable[[], bool],
-        limits: Limits,
-        clock: Callable[[], float],
-        patience: float = 4.0,
-        pause: float = 30.0,
-    ) -> None:
-        self._book = book
-        self._message, self._announce = message, announce
-        self._mine = mine
-        self._limits = limits
-        self._clock = clock
-        self._patience = patience
-        self._pause = pause
+    book: PolicyBook
+    _: KW_ONLY
+    message: Callable[[Policy], OutboxMessage | None]
+    announce: Callable[[Policy], bool]
+    mine: Callable[[], bool]
+    limits: Limits
+    clock: Callable[[], float]
+    patience: float = 4.0
+    pause: float = 30.0
+
+    def __post_init__(self) -> None:
         self._last: dict[str, bytes | None] = {}
         self._expected: dict[str, tuple[Policy, ThresholdsV1]] = {}
         self._behind_since: dict[str, float] = {}
@@ -300,48 +284,48 @@ class Announcements:
 
     def hear(self, key: bytes | None, value: bytes | None) -> None:
         """Process one message of the topic, in order. Blocks; raises `Unavailable` (call again with the same message)."""
-        self._book.hear(key, value)
+        self.book.hear(key, value)
         gate = "" if key is None else key.decode("utf-8", "replace")
-        if self._book.get(gate) is not None:  # strangers may write any number of keys
+        if self.book.get(gate) is not None:  # strangers may write any number of keys
             with self._lock:
                 self._last[gate] = value
 
     def keep(self) -> None:
         """Check whether the topic is behind, and have the right message published again. Blocks; raises `Unavailable`."""
-        if not self._mine():
+        if not self.mine():
             self._behind_since.clear()
             return
         with self._lock:
             last = dict(self._last)
         for gate, value in last.items():
-            active = self._book.get(gate)
+            active = self.book.get(gate)
             if active is None or not active.trusted:
                 continue
             expected = self._event_of(active.policy)
             if expected is None or self._says(value, expected):
                 self._behind_since.pop(gate, None)
-            elif self._is_due(gate) and self._announce(active.policy):
-                self._announced_at[gate] = self._clock()
+            elif self._is_due(gate) and self.announce(active.policy):
+                self._announced_at[gate] = self.clock()
                 log.warning("deciding.policy_announced_again", gate=gate, version=active.policy.version)
 
     def _is_due(self, gate: str) -> bool:
-        now = self._clock()
+        now = self.clock()
         since = self._behind_since.setdefault(gate, now)
         announced = self._announced_at.get(gate)
-        return now - since >= self._patience and (announced is None or now - announced >= self._pause)
+        return now - since >= self.patience and (announced is None or now - announced >= self.pause)
 
     def _event_of(self, policy: Policy) -> ThresholdsV1 | None:
         held = self._expected.get(policy.gate)
         if held is None or held[0] is not policy:
-            message = self._message(policy)
+            message = self.message(policy)
             if message is None:
                 return None
-            held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self._limits))
+            held = self._expected[policy.gate] = (policy, decode_threshold(message.value, self.limits))
         return held[1]
 
     def _says(self, value: bytes | None, expected: ThresholdsV1) -> bool:
         """Compare what is known of the event: another version of the program may write more, or less."""
         try:
-            return decode_threshold(value, self._limits) == expected
+            return decode_threshold(value, self.limits) == expected
         except BadMessage:
             return False

@@ -59,6 +59,7 @@ def unit_row(
     return None if best is None else rows[best]
 
 
+@dataclass(eq=False, kw_only=True)
 class PolicyGate:
     """The gate of one policy, ready for many batches.
 
@@ -67,24 +68,16 @@ class PolicyGate:
     claims is left.
     """
 
-    def __init__(
-        self,
-        *,
-        unit: Unit,
-        cut: Cut,
-        rule: Rule,
-        losses: CalibrationLosses | None = None,
-        bursts: Bursts | None = None,
-        least_kept: float = 0.0,
-    ) -> None:
-        self._losses = losses
-        self._least_kept = least_kept
-        self._bursts = bursts
-        self._unit: Unit = unit
-        self._cut = cut
-        self._rule = rule
-        self._segments = dict(rule.own) if isinstance(rule, Segments) else {}
-        self._window = _window(rule) if isinstance(rule, BatchCut) else None
+    unit: Unit
+    cut: Cut
+    rule: Rule
+    losses: CalibrationLosses | None = None
+    bursts: Bursts | None = None
+    least_kept: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._segments = dict(self.rule.own) if isinstance(self.rule, Segments) else {}
+        self._window = _window(self.rule) if isinstance(self.rule, BatchCut) else None
 
     @classmethod
     def of(cls, policy: Policy) -> PolicyGate:
@@ -101,11 +94,11 @@ class PolicyGate:
     @property
     def needs_uniforms(self) -> bool:
         """Whether it is a random gate, with a uniform number for each response."""
-        return isinstance(self._rule, Chance)
+        return isinstance(self.rule, Chance)
 
     def segment_of(self, metadata: Mapping[str, object]) -> str | None:
         """Return the segment that a batch belongs to; None if the rule knows none."""
-        key = segment_key(self._rule)
+        key = segment_key(self.rule)
         return None if key is None else segment_of(metadata, key)
 
     def decide(
@@ -132,9 +125,9 @@ class PolicyGate:
         or uniforms are missing.
         """
         ruling = self._ruling(scores, blank, uniforms, segment, row, needed, prompt)
-        if sum(ruling.gate.shipped) < self._least_kept * len(scores):
+        if sum(ruling.gate.shipped) < self.least_kept * len(scores):
             ruling = replace(ruling, gate=replace(ruling.gate, shipped=(False,) * len(scores)))
-        if self._bursts is None or ruling.cut.state == "closed" or not self._bursts.holds(burst, prompt):
+        if self.bursts is None or ruling.cut.state == "closed" or not self.bursts.holds(burst, prompt):
             return ruling
         gate = replace(ruling.gate, shipped=(False,) * len(scores), selected=None)
         return replace(ruling, gate=gate, bad_burst=True)
@@ -149,34 +142,31 @@ class PolicyGate:
         needed: Needed | None,
         prompt: str | None,
     ) -> Ruling:
-        cut = self._cut
-        if isinstance(self._rule, Full) and cut.state == "full":
-            return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
+        cut = self.cut
+        if isinstance(self.rule, Full) and cut.state == "full":
+            return self._by_signals(self.rule, scores, blank, segment, row, needed, prompt)
         if row is not None and 1 in unread(row):  # no threshold of scores has seen its like
-            nothing = gate_batch(scores, unit=self._unit, state="closed", threshold=None, blank=blank)
-            return Ruling(nothing, cut, unread=True)
-        if isinstance(self._rule, Segments) and segment is not None:
+            return Ruling(self._cut_by(Cut("closed", None), scores, blank), cut, unread=True)
+        if isinstance(self.rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
-        by_score = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
-        if isinstance(self._rule, Chance):
-            return Ruling(self._by_chance(scores, by_score, self._rule, uniforms, blank), cut)
-        if isinstance(self._rule, Rank):
+        by_score = self._cut_by(cut, scores, blank)
+        if isinstance(self.rule, Chance):
+            return Ruling(self._by_chance(scores, by_score, self.rule, uniforms, blank), cut)
+        if isinstance(self.rule, Rank):
             ranks = rank_scores(scores).tolist()
-            return Ruling(
-                gate_batch(ranks, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank), cut
-            )
+            return Ruling(self._cut_by(cut, ranks, blank), cut)
         # A closed gate stays closed: nobody calibrated it, or somebody closed it.
         if self._window is not None and cut.state != "closed":
             window, floor = self._window
             eligible = scores if by_score.unit_score is None else [by_score.unit_score]
             own = Cut.at(max(window.threshold_for(eligible), floor))
-            return Ruling(
-                gate_batch(scores, unit=self._unit, state=own.state, threshold=own.threshold, blank=blank),
-                own,
-            )
-        if needed is None and self._losses is not None and by_score.unit_score is not None:
-            needed = self._losses.needed(by_score.unit_score, segment)
+            return Ruling(self._cut_by(own, scores, blank), own)
+        if needed is None and self.losses is not None and by_score.unit_score is not None:
+            needed = self.losses.needed(by_score.unit_score, segment)
         return Ruling(by_score, cut, needed)
+
+    def _cut_by(self, cut: Cut, scores: Sequence[float], blank: Sequence[bool] | None) -> BatchGate:
+        return gate_batch(scores, unit=self.unit, state=cut.state, threshold=cut.threshold, blank=blank)
 
     def _by_signals(
         self,
@@ -197,10 +187,10 @@ class PolicyGate:
             ships = all(count <= k for count, _, k in found)
             needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
         cut = Cut.at(rule.floor if ships else math.inf)
-        gate = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
+        gate = self._cut_by(cut, scores, blank)
         return Ruling(
             gate,
-            self._cut,
+            self.cut,
             needed,
             unread=needed is not None and needed.share >= 1 and row is not None and 1 in unread(row),
         )
@@ -221,12 +211,12 @@ class PolicyGate:
         deciding = list(scores) if by_score.unit_score is None else [by_score.unit_score] * len(scores)
         passes = (
             rule.shape.randomised(np.asarray(deciding, dtype=np.float64), np.asarray(uniforms))
-            > self._cut.value
+            > self.cut.value
         )
         blanks = [False] * len(scores) if blank is None else list(blank)
-        if self._unit == "response":
+        if self.unit == "response":
             shipped = [bool(p) and not b for p, b in zip(passes, blanks, strict=True)]
-        elif self._unit == "batch":
+        elif self.unit == "batch":
             shipped = [bool(passes.all()) and not any(blanks)] * len(scores)
         else:
             shipped = [bool(passes[i]) and i == by_score.best for i in range(len(scores))]

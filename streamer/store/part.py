@@ -1,13 +1,14 @@
 """What the parts of a store share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+
+import sqlalchemy as sa
 
 from streamer.events.alerts import AlertsV1
-from streamer.events.desk import DeskV1
-from streamer.journal import Headers, OutboxMessage
+from streamer.journal import OutboxMessage
 from streamer.store.db.engine import Database
 from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.log.resolve_outcomes import DeadLetterMessage
@@ -16,12 +17,8 @@ from streamer.store.policies.policy_writer import PolicyWriter
 AlertMessage = Callable[[AlertsV1], OutboxMessage]
 
 
-class DeskMessage(Protocol):
-    """Makes the message of an outcome."""
-
-    def __call__(self, event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
-        """Return the message; `key` is that of the action, `trace` are its headers."""
-        ...
+DeskMessage = Callable[..., OutboxMessage]
+"""Makes the message of a `DeskV1`, with the `key` of its action, whose headers are `trace`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +42,9 @@ class Part:
         self._shared = shared
         self._database, self._clock = shared.database, shared.clock
         self._writer, self._read = shared.writer, shared.read
+
+    @contextmanager
+    def _labels_of(self, gate: str | None) -> Iterator[tuple[sa.Connection, sa.FromClause]]:
+        """A transaction that reads at one moment, and the labels of a gate that are read, of all when None."""
+        with self._database.reading(snapshot=True) as connection:
+            yield connection, self._read.table(connection, gate)

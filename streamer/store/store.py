@@ -129,14 +129,10 @@ class Store(Part):
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        now = self._clock()
-        return self._database.writing(
-            lambda connection: progress.take_leases(connection, partitions, now, topic_ids=topic_ids)
-        )
+        return self._database.writing(progress.take_leases, partitions, self._clock(), topic_ids=topic_ids)
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        now = self._clock()
-        self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
+        self._database.writing(progress.record_gap, lease, gap, self._clock())
 
     def commit(
         self,
@@ -239,12 +235,10 @@ class Store(Part):
         return self._database.read(outbox.newer, messages)
 
     def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
-        now = self._clock()
-        self._database.writing(lambda connection: outbox.mark_published(connection, messages, now))
+        self._database.writing(outbox.mark_published, messages, self._clock())
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        now = self._clock()
-        self._database.writing(lambda connection: outbox.park(connection, message, error, now))
+        self._database.writing(outbox.park, message, error, self._clock())
 
     def close(self) -> None:
         """Close every connection."""

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -72,6 +72,7 @@ class _Pace:
         return min(self.committing, default=0.0) - max(self.deciding, default=0.0)
 
 
+@dataclass(eq=False)
 class GroupCommit:
     """The flusher: takes runs from the intake, has them decided, commits them, until cancelled.
 
@@ -81,30 +82,20 @@ class GroupCommit:
     ``before_commit`` and ``after_commit``.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        decider: Decider,
-        commit: Commit,
-        *,
-        score_executor: Executor,
-        executor: Executor,
-        max_records: int,
-        max_bytes: int,
-        cap: DeadLetterCap,
-        hooks: Hooks,
-        on_commit: Callable[[], None],
-    ) -> None:
-        self._intake = intake
-        self._decider = decider
-        self._commit_slices = commit
-        self._score_executor = score_executor
-        self._executor = executor
-        self._size = GroupSize(max_records)
-        self._max_bytes = max_bytes
-        self._cap = cap
-        self._hooks = hooks
-        self._on_commit = on_commit
+    intake: Intake
+    decider: Decider
+    commit: Commit
+    _: KW_ONLY
+    score_executor: Executor
+    executor: Executor
+    max_records: int
+    max_bytes: int
+    cap: DeadLetterCap
+    hooks: Hooks
+    on_commit: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._size = GroupSize(self.max_records)
         self._pace = _Pace()
         self._committed = asyncio.Event()
         self._decided_again = self._policies_keep_coming = False
@@ -135,7 +126,7 @@ class GroupCommit:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(spare_seconds):
                     await self._committed.wait()
-        runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
+        runs = await self.intake.gather(max_records=self._size.bound, max_bytes=self.max_bytes)
         began = time.monotonic()
         outcomes: list[Outcome] | ContentError | None
         try:
@@ -165,14 +156,14 @@ class GroupCommit:
                     partitions=len(runs),
                 )
         finally:
-            self._intake.release(runs)
+            self.intake.release(runs)
 
     async def _commit(self, runs: list[Run], outcomes: list[Outcome] | None) -> None:
         """Commit a decided group; while a gate's policy changes before the commit, decide its batches again."""
         firm = self._policies_keep_coming  # then each group would be written twice
         self._policies_keep_coming = False
         while outcomes is not None:
-            self._hooks.failpoint("after_score")
+            self.hooks.failpoint("after_score")
             try:
                 await self._record(runs, outcomes, firm=firm)
             except Outdated as error:
@@ -204,17 +195,17 @@ class GroupCommit:
         """Record that the run's only record is refused; `withheld`: without its bytes."""
         record = run.records[0]
         kept = without_bytes(record) if withheld else record
-        await self._record([run], [self._decider.dead_letter(kept, codes.INTERNAL_ERROR, detail)])
+        await self._record([run], [self.decider.dead_letter(kept, codes.INTERNAL_ERROR, detail)])
 
     async def _record(self, runs: list[Run], outcomes: Sequence[Outcome], *, firm: bool = False) -> None:
         slices = _slices(runs, outcomes)
-        self._hooks.failpoint("before_commit")
+        self.hooks.failpoint("before_commit")
         began = time.monotonic()
         try:
             kinds = await self._while_held(
-                self._executor,
+                self.executor,
                 runs,
-                lambda: self._commit_slices(slices, now=datetime.now(UTC), firm=firm),
+                lambda: self.commit(slices, now=datetime.now(UTC), firm=firm),
                 part="database",
             )
         except Fenced as error:
@@ -224,10 +215,10 @@ class GroupCommit:
         if kinds is None:
             self._stale(runs)
             return
-        self._hooks.failpoint("after_commit")
+        self.hooks.failpoint("after_commit")
         seconds = time.monotonic() - began
         self._pace.committing.append(seconds)
-        self._hooks.observer.stage("commit", seconds)
+        self.hooks.observer.stage("commit", seconds)
         self._observe(slices, kinds, seconds)
 
     async def _decide(
@@ -236,10 +227,10 @@ class GroupCommit:
         began = time.monotonic()
 
         def decide() -> list[Outcome]:
-            self._hooks.failpoint("while_scoring")
-            return self._decider.outcomes(records, outdated)
+            self.hooks.failpoint("while_scoring")
+            return self.decider.outcomes(records, outdated)
 
-        outcomes = await self._while_held(self._score_executor, runs, decide, part="decider")
+        outcomes = await self._while_held(self.score_executor, runs, decide, part="decider")
         if outcomes is None:
             return None
         if len(outcomes) != len(records) or any(
@@ -248,7 +239,7 @@ class GroupCommit:
             raise RuntimeError("the decider must return one outcome for each record, in order")
         seconds = time.monotonic() - began
         self._pace.deciding.append(seconds)
-        self._hooks.observer.stage("score", seconds)
+        self.hooks.observer.stage("score", seconds)
         return outcomes
 
     def _observe(
@@ -258,11 +249,11 @@ class GroupCommit:
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
             if isinstance(outcome, BatchDecision):
-                self._hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
-        self._hooks.observer.committed(outcomes, became)
-        self._hooks.tracing.committed(outcomes, became, seconds=seconds)
-        self._on_commit()
-        reason = self._cap.passed(became)
+                self.hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
+        self.hooks.observer.committed(outcomes, became)
+        self.hooks.tracing.committed(outcomes, became, seconds=seconds)
+        self.on_commit()
+        reason = self.cap.passed(became)
         if reason is not None:
             raise WorkerHalted(
                 WorkerExit.DEAD_LETTER_CAP,
@@ -270,7 +261,7 @@ class GroupCommit:
             )
 
     def _all_held(self, runs: Sequence[Run]) -> bool:
-        return all(self._intake.holds(run) for run in runs)
+        return all(self.intake.holds(run) for run in runs)
 
     async def _while_held(
         self, executor: Executor, runs: Sequence[Run], call: Callable[[], T], *, part: str
@@ -280,12 +271,12 @@ class GroupCommit:
             blaming_content(call),
             part=part,
             wanted=lambda: self._all_held(runs),
-            report_status=self._hooks.observer.part,
+            report_status=self.hooks.observer.part,
         )
 
     def _stale(self, runs: Sequence[Run]) -> None:
         records = _records(runs)
-        self._hooks.tracing.dropped(records)
+        self.hooks.tracing.dropped(records)
         log.info("stream.stale_group_dropped", records=len(records))
 
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -40,11 +40,9 @@ class ContentError(Exception):
         self.detail = detail
 
 
-class Refuse(Protocol):
-    """Records the refusal of a run's only record."""
-
-    def __call__(self, run: Run, detail: str, *, withheld: bool) -> Awaitable[None]:
-        """May raise `ContentError`; `withheld` asks for the row without the record's bytes."""
+Refuse = Callable[..., Awaitable[None]]
+"""Records the refusal of a run's only record, given the run and a detail, and where it is `withheld` without its bytes; may
+raise `ContentError`."""
 
 
 def blaming_content(call: Callable[[], T]) -> Callable[[], T]:

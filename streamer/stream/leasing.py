@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import NamedTuple
 
 import structlog
@@ -35,6 +35,7 @@ class _Assignment:
     partitions: frozenset[Partition]
 
 
+@dataclass(eq=False)
 class Leasing:
     """Leases each partition once per group generation and installs it in the intake.
 
@@ -44,22 +45,15 @@ class Leasing:
     compares the ids with the stored ones. Of the failpoints of `hooks` ``after_lease`` is passed.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        intake: Intake,
-        *,
-        executor: Executor,
-        bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]],
-        hooks: Hooks,
-        topic_ids: Callable[[Collection[str]], Awaitable[Mapping[str, str]]],
-    ) -> None:
-        self._journal = journal
-        self._intake = intake
-        self._executor = executor
-        self._bounds = bounds
-        self._hooks = hooks
-        self._topic_ids = topic_ids
+    journal: Journal
+    intake: Intake
+    _: KW_ONLY
+    executor: Executor
+    bounds: Callable[[Collection[Partition]], Awaitable[Mapping[Partition, Bounds]]]
+    hooks: Hooks
+    topic_ids: Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+
+    def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
         self._assignment: _Assignment | None = None
 
@@ -70,13 +64,13 @@ class Leasing:
 
     def revoke(self) -> None:
         """The group rebalances: other workers may take what was leased."""
-        for partition in self._intake.revoke():
-            self._hooks.observer.released(partition.topic, partition.number)
+        for partition in self.intake.revoke():
+            self.hooks.observer.released(partition.topic, partition.number)
         self._assignment = None
 
     async def settled(self) -> None:
         """Wait until the database has answered whatever was asked of it: after `revoke`, nothing is leased late."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, _nothing)
+        await asyncio.get_running_loop().run_in_executor(self.executor, _nothing)
 
     async def positions(self) -> dict[Partition, int]:
         """Lease what is assigned and not leased yet, and return where to read each partition on.
@@ -90,34 +84,34 @@ class Leasing:
             assignment = self._assignment
             if assignment is None:
                 return {}
-            missing = sorted(assignment.partitions - set(self._intake.expected()))
+            missing = sorted(assignment.partitions - set(self.intake.expected()))
             if missing:
                 await self._lease(assignment, missing)
             if assignment is not self._assignment:
                 return {}
             await self._pass_gaps()
-            return self._intake.expected()
+            return self.intake.expected()
 
     async def _lease(self, assignment: _Assignment, partitions: list[Partition]) -> None:
         began = time.monotonic()
-        ids = await self._topic_ids({partition.topic for partition in partitions})
+        ids = await self.topic_ids({partition.topic for partition in partitions})
         if assignment is not self._assignment:
             return
         try:
             leases = await until_available(
-                self._executor,
-                lambda: self._journal.lease(partitions, topic_ids=ids),
+                self.executor,
+                lambda: self.journal.lease(partitions, topic_ids=ids),
                 part="database",
                 wanted=lambda: assignment is self._assignment,
-                report_status=self._hooks.observer.part,
+                report_status=self.hooks.observer.part,
             )
         except TopicRecreated as error:
             raise WorkerHalted(WorkerExit.LOG_RECREATED, recreated(error.topic)) from error
         if leases is None or assignment is not self._assignment:
             return
-        self._hooks.failpoint("after_lease")
-        self._intake.install(leases.values(), now=time.monotonic())
-        self._hooks.observer.stage("lease", time.monotonic() - began)
+        self.hooks.failpoint("after_lease")
+        self.intake.install(leases.values(), now=time.monotonic())
+        self.hooks.observer.stage("lease", time.monotonic() - began)
         log.info(
             "stream.leased",
             generation=assignment.generation,
@@ -128,13 +122,13 @@ class Leasing:
         )
 
     async def _pass_gaps(self) -> None:
-        leases = self._intake.leases
+        leases = self.intake.leases
         if not leases:
             return
-        bounds = await self._bounds(list(leases))
+        bounds = await self.bounds(list(leases))
         for partition, lease in leases.items():
             earliest, end = bounds[partition]
-            expected = self._intake.expected().get(partition)
+            expected = self.intake.expected().get(partition)
             if expected is None:
                 continue
             if end < expected:
@@ -148,26 +142,26 @@ class Leasing:
                 await self._record_gap(lease, DataGap(partition, expected, earliest))
 
     async def _record_gap(self, lease: Lease, gap: DataGap) -> None:
-        await self._intake.drained([gap.partition])
-        if self._intake.leases.get(gap.partition) != lease:
+        await self.intake.drained([gap.partition])
+        if self.intake.leases.get(gap.partition) != lease:
             return
         moved = replace(lease, next_offset=gap.from_offset)
         try:
             await until_available(
-                self._executor,
-                lambda: self._journal.record_gap(moved, gap),
+                self.executor,
+                lambda: self.journal.record_gap(moved, gap),
                 part="database",
-                wanted=lambda: self._intake.leases.get(gap.partition) == lease,
-                report_status=self._hooks.observer.part,
+                wanted=lambda: self.intake.leases.get(gap.partition) == lease,
+                report_status=self.hooks.observer.part,
             )
         except Fenced as error:
-            if self._intake.leases.get(gap.partition) == lease:
+            if self.intake.leases.get(gap.partition) == lease:
                 raise WorkerHalted(WorkerExit.FENCED, str(error)) from error
             return
-        if self._intake.leases.get(gap.partition) != lease:
+        if self.intake.leases.get(gap.partition) != lease:
             return
-        self._intake.move_past(gap.partition, gap.to_offset)
-        self._hooks.observer.gap(gap)
+        self.intake.move_past(gap.partition, gap.to_offset)
+        self.hooks.observer.gap(gap)
         log.error(
             "stream.data_gap",
             topic=gap.partition.topic,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -27,6 +28,7 @@ _ACKNOWLEDGE_EVERY = 0.5
 """Seconds after which the next message looks as well, so that a slow publisher hears of trouble in time."""
 
 
+@dataclass(eq=False)
 class Publisher:
     """Publishes to any topic; a context manager that has delivered everything when its block ends
     without error.
@@ -37,10 +39,12 @@ class Publisher:
     answer in time: what was under way may or may not be there.
     """
 
-    def __init__(self, connection: KafkaConnection, *, max_request_size: int, timeout: float = 30.0) -> None:
-        self._connection = connection
-        self._max_request_size = max_request_size
-        self._timeout = timeout
+    connection: KafkaConnection
+    _: KW_ONLY
+    max_request_size: int
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
         self._producer: KafkaProducer | None = None
         self._underway: list[FutureRecordMetadata] = []
         self._topics: set[str] = set()
@@ -64,22 +68,22 @@ class Publisher:
         if not self._underway:
             return
         with self._explained("the topic"):
-            self._open().flush(timeout=self._timeout)
+            self._open().flush(timeout=self.timeout)
             for future in self._underway:
-                future.get(timeout=self._timeout)
+                future.get(timeout=self.timeout)
         self._underway.clear()
         self._topics.clear()
         self._looked_at = time.monotonic()
 
     def _open(self) -> KafkaProducer:
         if self._producer is None:
-            arguments = self._connection.for_kafka_python(KafkaProducer)
-            milliseconds = int(self._timeout * 1000)
+            arguments = self.connection.for_kafka_python(KafkaProducer)
+            milliseconds = int(self.timeout * 1000)
             self._producer = KafkaProducer(
                 **{"bootstrap_timeout_ms": 5000, "max_block_ms": milliseconds} | arguments,
                 acks="all",
                 enable_idempotence=True,
-                max_request_size=self._max_request_size,
+                max_request_size=self.max_request_size,
                 delivery_timeout_ms=milliseconds,
                 request_timeout_ms=min(10_000, milliseconds),
             )
@@ -100,7 +104,7 @@ class Publisher:
             if ClusterAuthorizationFailedError.__name__ in str(error):
                 raise UsageError(f"the broker does not permit us to write to {topic}") from error
             if isinstance(error, (KafkaTimeoutError, UnknownTopicOrPartitionError)) and (
-                missing := missing_topics(self._connection, sorted(self._topics))
+                missing := missing_topics(self.connection, sorted(self._topics))
             ):
                 raise UsageError(
                     f"the topic {', '.join(missing)} does not exist; `streamer topics create` makes what is missing"

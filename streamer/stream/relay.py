@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
 from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
@@ -16,6 +17,7 @@ _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
 
 
+@dataclass(eq=False)
 class Relay:
     """Publishes what waits for the partitions that this worker leases: a lane for each topic.
 
@@ -30,24 +32,16 @@ class Relay:
     publishers at a time could leave an older policy as the last one on the compacted topic.
     """
 
-    def __init__(
-        self,
-        connection: KafkaConnection,
-        journal: Journal,
-        *,
-        executor: Executor,
-        sources: Callable[[], Mapping[Partition, Lease]],
-        takes_ownerless: Callable[[], bool],
-        limits: RelayLimits,
-        hooks: Hooks,
-    ) -> None:
-        self._connection = connection
-        self._journal = journal
-        self._executor = executor
-        self._sources = sources
-        self._takes_ownerless = takes_ownerless
-        self._limits = limits
-        self._hooks = hooks
+    connection: KafkaConnection
+    journal: Journal
+    _: KW_ONLY
+    executor: Executor
+    sources: Callable[[], Mapping[Partition, Lease]]
+    takes_ownerless: Callable[[], bool]
+    limits: RelayLimits
+    hooks: Hooks
+
+    def __post_init__(self) -> None:
         self._wake = asyncio.Event()
         self._offered: deque[tuple[Sequence[OutboxMessage], Sequence[Lease]]] = deque()
         self._lanes: dict[str, tuple[RelayLane, asyncio.Task[None]]] = {}
@@ -65,7 +59,7 @@ class Relay:
     ) -> list[list[OutcomeKind]]:
         """Commit to the journal, and `offer` what it puts into the queue."""
         leases = [one.lease for one in slices]
-        return self._journal.commit(
+        return self.journal.commit(
             slices, now=now, firm=firm, queued=lambda messages: self.offer(messages, leases)
         )
 
@@ -73,7 +67,7 @@ class Relay:
         """There is something to publish: what was offered, and where nothing was, something to read."""
         by_topic: dict[str, list[OutboxMessage]] = {}
         known = bool(self._offered)
-        sources = self._sources()
+        sources = self.sources()
         while self._offered:
             messages, leases = self._offered.popleft()
             # A commit may succeed after its partitions were revoked. The lanes have forgotten what came before it by then.
@@ -109,7 +103,7 @@ class Relay:
                     await asyncio.gather(*tasks)
                     return
                 await asyncio.wait(
-                    [waking, *tasks], timeout=self._limits.idle_poll, return_when=asyncio.FIRST_COMPLETED
+                    [waking, *tasks], timeout=self.limits.idle_poll, return_when=asyncio.FIRST_COMPLETED
                 )
                 if waking.done():
                     self._wake.clear()
@@ -128,13 +122,13 @@ class Relay:
     def _begin(self, topic: str) -> None:
         lane = RelayLane(
             topic,
-            self._connection,
-            self._journal,
-            executor=self._executor,
-            sources=self._sources,
+            self.connection,
+            self.journal,
+            executor=self.executor,
+            sources=self.sources,
             read=self._read,
-            limits=self._limits,
-            hooks=self._hooks,
+            limits=self.limits,
+            hooks=self.hooks,
         )
         if self._finishing:
             lane.finish()
@@ -142,19 +136,19 @@ class Relay:
 
     async def _topics(self) -> Sequence[str]:
         found = await until_available(
-            self._executor,
-            lambda: self._journal.unpublished_topics(sorted(self._sources()), ownerless=self._ownerless()),
+            self.executor,
+            lambda: self.journal.unpublished_topics(sorted(self.sources()), ownerless=self._ownerless()),
             part="database",
-            report_status=self._hooks.observer.part,
+            report_status=self.hooks.observer.part,
         )
         return found or []
 
     def _read(
         self, topic: str, sources: Sequence[Partition], after: int, max_bytes: int
     ) -> list[OutboxMessage]:
-        return self._journal.unpublished(
+        return self.journal.unpublished(
             sources,
-            limit=self._limits.batch,
+            limit=self.limits.batch,
             ownerless=self._ownerless(),
             topic=topic,
             after=after,
@@ -162,4 +156,4 @@ class Relay:
         )
 
     def _ownerless(self) -> timedelta | None:
-        return _LEFT_BEHIND if self._takes_ownerless() else None
+        return _LEFT_BEHIND if self.takes_ownerless() else None

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar, cast
 
 import structlog
@@ -150,6 +150,7 @@ class RelayLimits:
     idle_poll: float = 1.0
 
 
+@dataclass(eq=False)
 class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
@@ -160,26 +161,18 @@ class RelayLane:
     (topic, sources, after, max_bytes) the oldest messages, at most `batch`.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        connection: KafkaConnection,
-        journal: Journal,
-        *,
-        executor: Executor,
-        sources: Callable[[], Mapping[Partition, Lease]],
-        read: Read,
-        limits: RelayLimits,
-        hooks: Hooks,
-    ) -> None:
-        self._topic = topic
-        self._journal = journal
-        self._executor = executor
-        self._sources = sources
-        self._read = read
-        self._limits = limits
-        self._hooks = hooks
-        self._producers = Producers(connection, max_request_size=limits.max_request_size)
+    topic: str
+    connection: KafkaConnection
+    journal: Journal
+    _: KW_ONLY
+    executor: Executor
+    sources: Callable[[], Mapping[Partition, Lease]]
+    read: Read
+    limits: RelayLimits
+    hooks: Hooks
+
+    def __post_init__(self) -> None:
+        self._producers = Producers(self.connection, max_request_size=self.limits.max_request_size)
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
@@ -257,11 +250,11 @@ class RelayLane:
             for one in self._all()
             if one.sending is None and (one.circuit.retry_at > now or one.behind is not None)
         ]
-        timeout = max(0.0, min([self._limits.idle_poll, *due]))
+        timeout = max(0.0, min([self.limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
         elif self._whole.free:
-            timeout = min(timeout, max(0.0, self._read_at + self._limits.idle_poll - now))
+            timeout = min(timeout, max(0.0, self._read_at + self.limits.idle_poll - now))
         marking = [self._marking] if self._marking is not None else []
         await asyncio.wait(
             [waking, *underway, *marking], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
@@ -269,16 +262,16 @@ class RelayLane:
 
     async def _publish_some(self) -> bool:
         """Read on and send what can be sent; whether there may be more that can."""
-        if not self._whole.free or len(self._acknowledged) >= self._limits.batch:
+        if not self._whole.free or len(self._acknowledged) >= self.limits.batch:
             return False
         # Settled once: one whose time came in between would have later messages sent before those passed over.
         ready = self._choose_start()
         from_first = self._after == 0
         offered: list[OutboxMessage] = []
         full = False
-        if self._to_read or time.monotonic() >= self._read_at + self._limits.idle_poll:
+        if self._to_read or time.monotonic() >= self._read_at + self.limits.idle_poll:
             messages = await self._read_on()
-            full = len(messages) >= self._limits.batch or _bytes(messages) >= _MAX_BYTES
+            full = len(messages) >= self.limits.batch or _bytes(messages) >= _MAX_BYTES
             self._to_read |= full
         else:
             from_first = False
@@ -291,10 +284,10 @@ class RelayLane:
         began_after = self._after
         if not offered:
             self._after = max([self._after, *(one.id for one in messages if one.queued)])
-        if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
+        if not _TOPIC_NAME.fullmatch(self.topic) or self.topic in (".", ".."):
             # The library would search for such a topic without a pause until its timeout.
             for message in messages:
-                await self._park(message, InvalidTopicError(self._topic))
+                await self._park(message, InvalidTopicError(self.topic))
             return True
         partitions = await self._partitions(len(messages))
         if partitions is None:
@@ -306,7 +299,7 @@ class RelayLane:
         seen = {self._whole}
         for message in messages:
             one = self._destination(message.key, partitions, ready)
-            most = 1 if one.circuit.failures or self._whole.circuit.failures else self._limits.batch
+            most = 1 if one.circuit.failures or self._whole.circuit.failures else self.limits.batch
             seen.add(one)
             if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)
@@ -319,7 +312,7 @@ class RelayLane:
             self._none_waits(set(self._destinations.values()) - seen)
         for one, group in groups.items():
             one.sending = asyncio.create_task(
-                self._send(one, group), name=f"stream-relay-{self._topic}-{one.number}"
+                self._send(one, group), name=f"stream-relay-{self.topic}-{one.number}"
             )
         taken = sum(not one.free for one in self._destinations.values() if one.number is not None)
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
@@ -330,7 +323,7 @@ class RelayLane:
             await self._marking
         self._to_read, self._read_at = False, time.monotonic()
         messages = await self._in_database(
-            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
+            lambda: self.read(self.topic, sorted(self._held), self._after, _MAX_BYTES)
         )
         read = {one.id for one in messages if one.queued}
         self._seen = max([self._seen, *read])
@@ -342,7 +335,7 @@ class RelayLane:
 
         Returns those that can.
         """
-        held = dict(self._sources())
+        held = dict(self.sources())
         now = time.monotonic()
         if held != self._held or now >= self._reread_at:
             # Ids grow within the partitions that we hold, and only there.
@@ -368,9 +361,9 @@ class RelayLane:
         """The topic's partitions; None when they are unavailable now."""
         try:
             async with self._producers.one() as producer, asyncio.timeout(_METADATA_WITHIN):
-                found = await producer.partitions_for(self._topic)
+                found = await producer.partitions_for(self.topic)
         except TimeoutError:
-            self._failed(self._whole, UnknownTopicOrPartitionError(self._topic), messages)
+            self._failed(self._whole, UnknownTopicOrPartitionError(self.topic), messages)
         except (KafkaError, OSError) as error:
             self._failed(self._whole, error, messages)
         else:
@@ -388,7 +381,7 @@ class RelayLane:
 
     async def _send(self, to: _Destination, messages: Sequence[OutboxMessage]) -> _Sent:
         sent = _Sent(time.monotonic())
-        self._hooks.failpoint("before_publish")
+        self.hooks.failpoint("before_publish")
         try:
             async with self._producers.one() as producer:
                 await self._require_leader(producer, to.number)
@@ -413,10 +406,10 @@ class RelayLane:
             async with asyncio.timeout(_METADATA_WITHIN):
                 await producer.client.force_metadata_update()
             if not self._has_leader(producer, number):
-                raise LeaderNotAvailableError(f"{self._topic}, partition {number}")
+                raise LeaderNotAvailableError(f"{self.topic}, partition {number}")
 
     def _has_leader(self, producer: AIOKafkaProducer, number: int) -> bool:
-        leader = producer.client.cluster.leader_for_partition(TopicPartition(self._topic, number))
+        leader = producer.client.cluster.leader_for_partition(TopicPartition(self.topic, number))
         return leader is not None and leader != -1
 
     async def _send_group(
@@ -440,9 +433,9 @@ class RelayLane:
         for (message, _), answer in zip(underway, answers, strict=True):
             if answer is None:
                 sent.acknowledged.append(message)
-                seconds = self._hooks.ledger.acknowledged(message, now_ms)
+                seconds = self.hooks.ledger.acknowledged(message, now_ms)
                 if seconds is not None:
-                    self._hooks.observer.acknowledged(seconds, message.headers)
+                    self.hooks.observer.acknowledged(seconds, message.headers)
                 continue
             sent.spoiled = True
             if isinstance(answer, _HOPELESS) and len(group) == 1:
@@ -465,7 +458,7 @@ class RelayLane:
             _, waiting = await asyncio.wait(waiting, timeout=_SLOW)
             if waiting and to.number is not None and not self._has_leader(producer, to.number):
                 break
-        lost = LeaderNotAvailableError(f"{self._topic}, partition {to.number}")
+        lost = LeaderNotAvailableError(f"{self.topic}, partition {to.number}")
         return [lost if not future.done() or future.cancelled() else future.exception() for future in futures]
 
     async def _settle(self) -> None:
@@ -480,13 +473,13 @@ class RelayLane:
         if published:
             self._acknowledged += published
             if self._marking is None:
-                self._marking = asyncio.create_task(self._mark(), name=f"stream-relay-{self._topic}-mark")
-            self._hooks.observer.part("broker", True)
+                self._marking = asyncio.create_task(self._mark(), name=f"stream-relay-{self.topic}-mark")
+            self.hooks.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
-            self._hooks.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
+            self.hooks.observer.stage("publish", time.monotonic() - min(sent.began for _, sent in ended))
         for one, sent in ended:
-            self._hooks.tracing.published(sent.acknowledged, seconds=time.monotonic() - sent.began)
+            self.hooks.tracing.published(sent.acknowledged, seconds=time.monotonic() - sent.began)
             for message, error in sent.hopeless:
                 await self._park(message, error)
             for message in sent.again:
@@ -509,27 +502,27 @@ class RelayLane:
             if underway := self._underway():
                 await asyncio.wait(underway, timeout=_LINGER)
                 await asyncio.sleep(0)  # for `_settle`
-            self._hooks.failpoint("after_publish")
+            self.hooks.failpoint("after_publish")
             published, self._acknowledged = self._acknowledged, []
-            await self._in_database(functools.partial(self._journal.mark_published, published))
-            self._hooks.failpoint("after_mark")
+            await self._in_database(functools.partial(self.journal.mark_published, published))
+            self.hooks.failpoint("after_mark")
 
     def _failed(
         self, one: _Destination, error: BaseException, messages: int, *, broker: bool = False
     ) -> None:
         one.circuit.fail()
         if not broker:
-            self._hooks.observer.part("broker", not isinstance(error, _SILENT))
+            self.hooks.observer.part("broker", not isinstance(error, _SILENT))
         reason = f"{type(error).__name__}: {error}"[:300]
         if one.circuit.failures >= _OPEN_AFTER and not one.stuck:
             one.stuck = True
-            self._hooks.observer.lane(self._topic, one.number, reason)
+            self.hooks.observer.lane(self.topic, one.number, reason)
         now = time.monotonic()
         if now - self._logged > _LOG_EVERY:
             self._logged = now
             log.warning(
                 "stream.publish_failed",
-                topic=self._topic,
+                topic=self.topic,
                 partition=one.number,
                 messages=messages,
                 error=reason,
@@ -538,13 +531,13 @@ class RelayLane:
     def _flows(self, one: _Destination) -> None:
         if one.stuck:
             one.stuck = False
-            self._hooks.observer.lane(self._topic, one.number, None)
+            self.hooks.observer.lane(self.topic, one.number, None)
 
     async def _park(self, message: OutboxMessage, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
-        await self._in_database(lambda: self._journal.park(message, reason[:1000]))
+        await self._in_database(lambda: self.journal.park(message, reason[:1000]))
         log.error("stream.message_parked", row=message.id, topic=message.topic, error=reason[:300])
-        self._hooks.observer.parked(message, reason)
+        self.hooks.observer.parked(message, reason)
 
     def _all(self) -> Sequence[_Destination]:
         return [self._whole, *self._destinations.values()]
@@ -557,7 +550,7 @@ class RelayLane:
 
     async def _in_database(self, call: Callable[[], T]) -> T:
         answer = await until_available(
-            self._executor, call, part="database", report_status=self._hooks.observer.part
+            self.executor, call, part="database", report_status=self.hooks.observer.part
         )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
 

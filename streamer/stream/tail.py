@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
@@ -29,6 +30,7 @@ class TailedRecord(NamedTuple):
     timestamp_ms: int
 
 
+@dataclass(eq=False)
 class Tail:
     """A topic's records from a fixed point on, or `from_beginning`; a context manager. The point is
     when the context is entered: what is published after that is seen.
@@ -37,10 +39,12 @@ class Tail:
     read it; `Unavailable` when no broker answers.
     """
 
-    def __init__(self, connection: KafkaConnection, topic: str, *, from_beginning: bool = False) -> None:
-        self._connection = connection
-        self._topic = topic
-        self._from_beginning = from_beginning
+    connection: KafkaConnection
+    topic: str
+    _: KW_ONLY
+    from_beginning: bool = False
+
+    def __post_init__(self) -> None:
         self._consumer: KafkaConsumer | None = None
 
     def __enter__(self) -> "Tail":
@@ -48,23 +52,23 @@ class Tail:
         try:
             with self._explained():
                 self._consumer = consumer = KafkaConsumer(
-                    **{"bootstrap_timeout_ms": 5000} | self._connection.for_kafka_python(KafkaConsumer),
+                    **{"bootstrap_timeout_ms": 5000} | self.connection.for_kafka_python(KafkaConsumer),
                     group_id=None,
                     enable_auto_commit=False,
                     auto_offset_reset="earliest",
                     isolation_level="read_committed",
                 )
                 partitions = [
-                    TopicPartition(self._topic, number)
-                    for number in sorted(consumer.partitions_for_topic(self._topic) or ())
+                    TopicPartition(self.topic, number)
+                    for number in sorted(consumer.partitions_for_topic(self.topic) or ())
                 ]
                 if not partitions:
-                    raise UsageError(f"the broker has no topic {self._topic}, or none that we may see")
+                    raise UsageError(f"the broker has no topic {self.topic}, or none that we may see")
                 consumer.assign(partitions)
                 # Both are fixed now rather than at the first poll.
                 positions = (
                     consumer.beginning_offsets(partitions)
-                    if self._from_beginning
+                    if self.from_beginning
                     else consumer.end_offsets(partitions)
                 )
                 for partition, offset in positions.items():
@@ -118,7 +122,7 @@ class Tail:
     def passed(self, ends: Mapping[int, int]) -> bool:
         """Whether `records` has yielded everything before these offsets; for between two polls. Holes count as passed."""
         with self._asking() as consumer:
-            at = {number: consumer.position(TopicPartition(self._topic, number), 1000) for number in ends}
+            at = {number: consumer.position(TopicPartition(self.topic, number), 1000) for number in ends}
         return all(at[number] is not None and at[number] >= end for number, end in ends.items())
 
     @contextmanager
@@ -133,7 +137,7 @@ class Tail:
         try:
             yield
         except AuthorizationError as error:
-            raise UsageError(f"the broker does not permit us to read {self._topic}") from error
+            raise UsageError(f"the broker does not permit us to read {self.topic}") from error
         except (KafkaError, OSError) as error:
             raise Unavailable(f"the broker does not answer: {type(error).__name__}: {error}") from error
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import structlog
@@ -35,6 +35,7 @@ from streamer.stream.topics import cluster_id
 from streamer.tracing import NO_TRACING, Tracing
 
 
+@dataclass(eq=False)
 class ThresholdFollower:
     """Reads every partition of the topic from its beginning, in no group, and survives outages.
 
@@ -43,20 +44,12 @@ class ThresholdFollower:
     the same record; any other error is logged and the record passed.
     """
 
-    def __init__(
-        self,
-        connection: KafkaConnection,
-        topic: str,
-        on_message: Callable[[bytes | None, bytes | None], None],
-        *,
-        executor: Executor,
-        report_status: Callable[[str, bool], None],
-    ) -> None:
-        self._connection = connection
-        self._topic = topic
-        self._on_message = on_message
-        self._executor = executor
-        self._report_status = report_status
+    connection: KafkaConnection
+    topic: str
+    on_message: Callable[[bytes | None, bytes | None], None]
+    _: KW_ONLY
+    executor: Executor
+    report_status: Callable[[str, bool], None]
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -73,8 +66,8 @@ class ThresholdFollower:
     async def _follow(self, backoff: Backoff) -> None:
         accept_any_record()
         consumer = AIOKafkaConsumer(
-            self._topic,
-            **self._connection.for_aiokafka(AIOKafkaConsumer),
+            self.topic,
+            **self.connection.for_aiokafka(AIOKafkaConsumer),
             group_id=None,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -91,13 +84,13 @@ class ThresholdFollower:
     async def _handle(self, key: bytes | None, value: bytes | None) -> None:
         try:
             await until_available(
-                self._executor,
-                lambda: self._on_message(key, value),
+                self.executor,
+                lambda: self.on_message(key, value),
                 part="database",
-                report_status=self._report_status,
+                report_status=self.report_status,
             )
         except Exception:
-            log.exception("stream.threshold_message_failed", topic=self._topic)
+            log.exception("stream.threshold_message_failed", topic=self.topic)
 
 
 log = structlog.get_logger(__name__)

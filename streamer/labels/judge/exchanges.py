@@ -8,6 +8,8 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from streamer.journal import AskedMark
+from streamer.labels.judge.record import Judgement
 from streamer.labels.llm.record import Exchange, Message, TokenUsage
 
 _PLAIN = ("reply", "model", "fingerprint", "finish_reason", "problem", "detail", "seconds")
@@ -47,3 +49,20 @@ def exchanges_of(document: Mapping[str, Any]) -> tuple[Exchange, ...]:
 
 def _writable(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+
+
+def asked_mark(judgement: Judgement, *, remembered: bool = False) -> AskedMark:
+    """What is kept of a judgement; nothing was spent on one that is `remembered`."""
+    verdict, usage = judgement.verdict, judgement.usage
+    return AskedMark(
+        judge=judgement.judge,
+        mark=None if verdict is None else verdict.mark,
+        subscores=None if verdict is None else dict(verdict.subscores),
+        failure=None if judgement.failure is None else judgement.failure.code,
+        requests=max(1, len(judgement.exchanges)),
+        input_tokens=0 if remembered else usage.prompt,
+        output_tokens=0 if remembered else usage.completion,
+        cost=0.0 if remembered else None if judgement.cost is None else float(judgement.cost),
+        exchanges=exchanges_document(judgement.exchanges),
+        remembered=remembered,
+    )

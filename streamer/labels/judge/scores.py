@@ -12,7 +12,7 @@ import structlog
 from streamer.journal import AnswersToMark, AskedMark, Marks
 from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
-from streamer.labels.judge.exchanges import exchanges_document
+from streamer.labels.judge.exchanges import asked_mark
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING
@@ -182,7 +182,7 @@ class JudgeScores:
             if judgement is None:
                 marks.append(None)
                 continue
-            asked.append((place, _asked_mark(judgement, remembered=remembered or key in told)))
+            asked.append((place, asked_mark(judgement, remembered=remembered or key in told)))
             told.add(key)
             marks.append(None if judgement.verdict is None else judgement.verdict.mark)
             if judgement.verdict is not None and not remembered:
@@ -204,19 +204,3 @@ class JudgeScores:
 
 def _key(case: JudgeCase) -> bytes:
     return hashlib.sha256(repr((case.question, case.candidate)).encode("utf-8", "surrogatepass")).digest()
-
-
-def _asked_mark(judgement: Judgement, *, remembered: bool) -> AskedMark:
-    verdict, usage = judgement.verdict, judgement.usage
-    return AskedMark(
-        judge=judgement.judge,
-        mark=None if verdict is None else verdict.mark,
-        subscores=None if verdict is None else dict(verdict.subscores),
-        failure=None if judgement.failure is None else judgement.failure.code,
-        requests=max(1, len(judgement.exchanges)),
-        input_tokens=0 if remembered else usage.prompt,
-        output_tokens=0 if remembered else usage.completion,
-        cost=0.0 if remembered else None if judgement.cost is None else float(judgement.cost),
-        exchanges=exchanges_document(judgement.exchanges),
-        remembered=remembered,
-    )

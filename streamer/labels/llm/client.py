@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -43,6 +44,7 @@ class NothingSent(Exception):
     """No request of a question was sent: its caller allowed none."""
 
 
+@dataclass(eq=False)
 class LLMClient(ABC):
     """Asks an endpoint through `streamer_client.door`; each try is on record here.
 
@@ -56,27 +58,19 @@ class LLMClient(ABC):
     path: ClassVar[str]
     most: ClassVar[int]
 
-    def __init__(
-        self,
-        endpoint: ChatEndpoint,
-        *,
-        sleep: Callable[[float], Awaitable[None]],
-        jitter: Callable[[], float],
-        clock: Callable[[], float],
-        pace: Pace | None = None,
-        essential: frozenset[str] = frozenset(),
-        tracing: Tracing = NO_TRACING,
-    ) -> None:
+    endpoint: ChatEndpoint
+    _: KW_ONLY
+    sleep: Callable[[float], Awaitable[None]]
+    jitter: Callable[[], float]
+    clock: Callable[[], float]
+    pace: Pace | None = None
+    essential: frozenset[str] = frozenset()
+    tracing: Tracing = NO_TRACING
+
+    def __post_init__(self) -> None:
         with needed_by("asking a language model", "judge"):
             self._door = Door(self.most)
-        self._endpoint = endpoint
-        self._sleep = sleep
-        self._jitter = jitter
-        self._clock = clock
-        self._pace = pace
-        self._essential = essential
-        self.tracing = tracing
-        self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._slots = asyncio.Semaphore(self.endpoint.concurrency)
         self._not_taken: frozenset[str] = frozenset()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._winding_down = False
@@ -118,12 +112,12 @@ class LLMClient(ABC):
                 if not allowed():
                     break
                 sent = fitted(parameters, self._not_taken | refused)
-                began = self._clock()
+                began = self.clock()
                 try:
                     exchange, failed = await self._traced(messages, sent, tokens)
                 except (asyncio.CancelledError, UsageError) as error:
                     if record is not None:
-                        record(_broken_off(messages, sent, error, self._clock() - began))
+                        record(_broken_off(messages, sent, error, self.clock() - began))
                     raise
             exchanges.append(exchange)
             if record is not None:
@@ -131,17 +125,17 @@ class LLMClient(ABC):
             if failed is None:
                 self._not_taken |= refused
                 break
-            if failed.parameter is not None and failed.parameter not in refused | self._essential:
+            if failed.parameter is not None and failed.parameter not in refused | self.essential:
                 refused |= {failed.parameter}
                 continue
             tries += 1
-            if failed.problem not in PASSING or tries == self._endpoint.tries or self._winding_down:
+            if failed.problem not in PASSING or tries == self.endpoint.tries or self._winding_down:
                 break
             delay = self._delay(tries - 1, failed.wait)
-            if self._clock() + max(delay, failed.wait or 0.0) >= until:
+            if self.clock() + max(delay, failed.wait or 0.0) >= until:
                 break
             with self._resting():
-                await self._sleep(delay)
+                await self.sleep(delay)
         if not exchanges:
             raise NothingSent
         return tuple(exchanges)
@@ -173,9 +167,9 @@ class LLMClient(ABC):
         with self._resting():
             await self._slots.acquire()
         try:
-            if self._pace is not None:
+            if self.pace is not None:
                 with self._resting():
-                    await self._pace.turn(tokens)
+                    await self.pace.turn(tokens)
             yield
         finally:
             self._slots.release()
@@ -195,7 +189,7 @@ class LLMClient(ABC):
     async def _traced(
         self, messages: tuple[Message, ...], sent: dict[str, object], tokens: int
     ) -> tuple[Exchange, RequestFailed | None]:
-        with self.tracing.call(self._endpoint.base_url, sent) as ended:
+        with self.tracing.call(self.endpoint.base_url, sent) as ended:
             exchange, failed = await self._try(messages, sent, tokens)
             usage = exchange.usage
             ended(
@@ -210,30 +204,30 @@ class LLMClient(ABC):
         self, messages: tuple[Message, ...], parameters: dict[str, object], tokens: int
     ) -> tuple[Exchange, RequestFailed | None]:
         """One request."""
-        began = self._clock()
+        began = self.clock()
         try:
             answered = await self._answered(messages, parameters)
         except RequestFailed as failed:
             failed.__context__ = failed.__traceback__ = None  # they hold the reply
-            if self._pace is not None and failed.wait is not None:
-                self._pace.hold(min(failed.wait, self._endpoint.longest_delay))
+            if self.pace is not None and failed.wait is not None:
+                self.pace.hold(min(failed.wait, self.endpoint.longest_delay))
             exchange = Exchange(
                 messages=messages,
                 parameters=parameters,
                 problem=failed.problem,
                 detail=self._shown(failed.detail),
-                seconds=self._clock() - began,
+                seconds=self.clock() - began,
             )
             return exchange, failed
         exchange = Exchange(
-            messages=messages, parameters=parameters, seconds=self._clock() - began, **answered
+            messages=messages, parameters=parameters, seconds=self.clock() - began, **answered
         )
-        if self._pace is not None and exchange.usage is not None:
-            self._pace.used(tokens, exchange.usage.prompt + exchange.usage.completion)
+        if self.pace is not None and exchange.usage is not None:
+            self.pace.used(tokens, exchange.usage.prompt + exchange.usage.completion)
         return exchange, None
 
     async def _answered(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> dict[str, Any]:
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         headers = {"Content-Type": "application/json", **(self.tracing.outgoing() or {})}
         if endpoint.api_key:
             headers["Authorization"] = f"Bearer {endpoint.api_key}"
@@ -265,7 +259,7 @@ class LLMClient(ABC):
             or said.code in _OF_EVERY_REQUEST_BY_CODE
             or (status == 400 and "api key not valid" in said.text.lower())
         ):
-            endpoint = self._endpoint
+            endpoint = self.endpoint
             raise UsageError(
                 f"the endpoint {endpoint.host} refuses every request for the model {endpoint.model} "
                 f"({self._shown(detail)}): check base_url, model, api_key and the account's credit"
@@ -287,13 +281,13 @@ class LLMClient(ABC):
 
     def _delay(self, failed: int, wanted: float | None) -> float:
         """Seconds to wait after `failed` + 1 failures, never less than half of the doubling delay."""
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         delay = min(endpoint.first_delay * 2.0 ** min(failed, 60), endpoint.longest_delay)
-        delay *= 0.5 + 0.5 * self._jitter()
+        delay *= 0.5 + 0.5 * self.jitter()
         return delay if wanted is None else max(delay, min(wanted, endpoint.longest_delay))
 
     def _shown(self, detail: str) -> str:
-        key = self._endpoint.api_key
+        key = self.endpoint.api_key
         return one_line(detail.replace(key, HIDDEN) if key else detail)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
+from streamer.calibration.history import MOST, History
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
@@ -26,9 +29,17 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import SAMPLED
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, same, signals_of
+from streamer.store.db.schema.joins import (
+    ANSWERED,
+    DECIDED,
+    POLICY_OF_DECISION,
+    REVISION_OF_POLICY,
+    same,
+    signals_of,
+)
 from streamer.store.db.schema.types import Row
 from streamer.store.labels.revisions import Severities, severities_given
+from streamer.store.part import Part
 
 if TYPE_CHECKING:
     from streamer.recalibration.run import SampleQuery
@@ -116,143 +127,153 @@ def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
     )
 
 
-def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQuery) -> list[SampledGroup]:
-    """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open.
+class AuditSamples(Part):
+    """What calibration reads of decisions and labels, at one moment."""
 
-    `labels` : those that are read.
-    """
-    gate, settings = asked.gate, asked.settings
-    whole = settings.unit == "batch" or settings.shape.of_ranks
-    given = severities_given(labels, gate, settings.severity_kind)
-    score, later = scores_of(settings)
-    signals, carried = signals_of(None if settings.signal_list is None else settings.signal_list.hash)
-    query = (
-        sa.select(
-            *batches.c["id", "batch_id"],
-            base_probability(gate_revisions).label("probability"),
-            gate_revisions.c.audit_draws,
-            responses.c.response_id,
-            score.label("score"),
-            responses.c.drawn,
-            *given.c["labels", "severity"],
-            decisions.c.decided_at,
-            given.c.received_at,
-            signals,
-            *_segment_columns(settings),
-        )
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .join(responses, responses.c.batch == decisions.c.batch)
-        .outerjoin(carried, carried.c.batch == decisions.c.batch)
-        .join(policies, POLICY_OF_DECISION)
-        .join(gate_revisions, REVISION_OF_POLICY)
-        .outerjoin(
-            given,
-            (given.c.batch_id == batches.c.batch_id) & (given.c.response_id == responses.c.response_id),
-        )
-        .where(
-            *readable(asked),
-            responses.c.score.is_not(None),
-            # The others are read where what the gate cuts is of the whole batch.
-            *(() if whole else (responses.c.drawn,)),
-        )
-        .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
-    )
-    query = joined(query, later)
-    several: Severities | None = None
-    if asked.severities == "mean":
-        several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
-    groups = []
-    for _, found in groupby(connection.execute(query), key=_BATCH):
-        rows = list(found)
-        group = _group(gate, rows, settings, several)
-        known = settings.group_by is None or rows[0]._mapping["metadata"] is not None
-        if group.items and known and (settings.segment_by is None or group.segment is not None):
-            groups.append(group)
-    return groups
+    _moment: sa.Connection | None = None
 
+    @contextmanager
+    def one_moment(self) -> Iterator[Self]:
+        """Give the same where all that is read is of one moment."""
+        with self._reading() as connection:
+            other = copy(self)
+            other._moment = connection
+            yield other
 
-def read_label_delays(
-    connection: sa.Connection,
-    labels: sa.FromClause,
-    gate: str,
-    *,
-    settings: GateSettings,
-    before: datetime,
-    most: int,
-) -> list[float | None]:
-    """How late, in seconds, the labels of the newest `most` draws decided before a moment came, the oldest first.
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        if self._moment is not None:
+            yield self._moment
+            return
+        with self._database.reading(snapshot=True) as connection:
+            self._database.take_time(connection)
+            yield connection
 
-    None where a drawn response that should have a label of the settings' kind has none. Whatever scored them.
-    """
-    newest = (
-        sa.select(decisions.c.batch, decisions.c.decided_at, batches.c.batch_id)
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .where(
+    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
+        """The audit sample that the query's settings can be calibrated on, in order of decision.
+
+        Of each first attempt the drawn responses, with their severity of the settings' kind (None while there is no
+        label), and what the settings' gate cuts: the response's score, for unit `batch` the batch's mean, for shape
+        `rank` the rank within the batch. Where the settings have segments, batches whose segment is no longer known
+        (their metadata are erased, and no policy had these segments) are passed over.
+        """
+        gate, settings = query.gate, query.settings
+        whole = settings.unit == "batch" or settings.shape.of_ranks
+        score, later = scores_of(settings)
+        signals, carried = signals_of(None if settings.signal_list is None else settings.signal_list.hash)
+        with self._reading() as connection:
+            labels = self._read.table(connection, gate)
+            given = severities_given(labels, gate, settings.severity_kind)
+            asked = (
+                sa.select(
+                    *batches.c["id", "batch_id"],
+                    base_probability(gate_revisions).label("probability"),
+                    gate_revisions.c.audit_draws,
+                    responses.c.response_id,
+                    score.label("score"),
+                    responses.c.drawn,
+                    *given.c["labels", "severity"],
+                    decisions.c.decided_at,
+                    given.c.received_at,
+                    signals,
+                    *_segment_columns(settings),
+                )
+                .select_from(ANSWERED)
+                .outerjoin(carried, carried.c.batch == decisions.c.batch)
+                .join(policies, POLICY_OF_DECISION)
+                .join(gate_revisions, REVISION_OF_POLICY)
+                .outerjoin(given, _is_given(given, batches))
+                .where(
+                    *readable(query),
+                    responses.c.score.is_not(None),
+                    # The others are read where what the gate cuts is of the whole batch.
+                    *(() if whole else (responses.c.drawn,)),
+                )
+                .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
+            )
+            several: Severities | None = None
+            if query.severities == "mean":
+                several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
+            groups = []
+            for _, found in groupby(connection.execute(joined(asked, later)), key=_BATCH):
+                rows = list(found)
+                group = _group(gate, rows, settings, several)
+                known = settings.group_by is None or rows[0]._mapping["metadata"] is not None
+                if group.items and known and (settings.segment_by is None or group.segment is not None):
+                    groups.append(group)
+            return groups
+
+    def label_delays(
+        self, gate: str, *, settings: GateSettings, before: datetime, most: int
+    ) -> list[float | None]:
+        """How late, in seconds, the labels of the newest `most` draws decided before a moment came, the oldest first.
+
+        None where a drawn response that should have a label of the settings' kind has none. Whatever scored them.
+        """
+        drawn = (
             decisions.c.gate == gate,
             *_BASE_DRAW,
             batches.c.attempt == 1,
             decisions.c.decided_at < before,
         )
-        .order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
-        .limit(most)
-        .subquery()
-    )
-    given = severities_given(labels, gate, settings.severity_kind)
-    query = (
-        sa.select(
-            newest.c.batch,
-            newest.c.decided_at,
-            given.c.received_at,
-            responses.c.score,
-            given.c.severity,
+        newest = _newest(most, *drawn).subquery()
+        with self._reading() as connection:
+            given = severities_given(self._read.table(connection, gate), gate, settings.severity_kind)
+            query = (
+                sa.select(
+                    *newest.c["batch", "decided_at"],
+                    given.c.received_at,
+                    responses.c.score,
+                    given.c.severity,
+                )
+                .join_from(newest, responses, responses.c.batch == newest.c.batch)
+                .outerjoin(given, _is_given(given, newest))
+                .where(responses.c.drawn, responses.c.score.is_not(None))
+                .order_by(newest.c.decided_at, newest.c.batch)
+            )
+            delays: list[float | None] = []
+            for _, found in groupby(connection.execute(query), key=_BATCH):
+                rows = list(found)
+                floor = settings.asked_above((row[3], row[4]) for row in rows)
+                came = [row[2] for row in rows if row[2] is not None or row[3] > floor]
+                if came:
+                    delays.append(None if None in came else (max(came) - rows[0][1]).total_seconds())
+            return delays
+
+    def undrawn_history(self, query: SampleQuery, *, most: int = MOST) -> History:
+        """The cuts that the scores of the newest `most` first attempts fix which the gate's own audit did not draw."""
+        scores = self.undrawn_scores(query, most=most)
+        return History.of([score for one in scores for score in one], prompts=len(scores))
+
+    def undrawn_scores(self, query: SampleQuery, *, most: int = MOST) -> list[list[float]]:
+        """What the gate cuts of each of them, of unit `response` every score."""
+        newest = _newest(most, *readable(query, drawn=False)).subquery()
+        score, later = scores_of(query.settings)
+        asked = (
+            sa.select(newest.c.batch, score)
+            .join_from(newest, responses, responses.c.batch == newest.c.batch)
+            .where(responses.c.score.is_not(None))
+            .order_by(newest.c.batch, responses.c.position)
         )
-        .join_from(newest, responses, responses.c.batch == newest.c.batch)
-        .outerjoin(
-            given,
-            (given.c.batch_id == newest.c.batch_id) & (given.c.response_id == responses.c.response_id),
-        )
-        .where(responses.c.drawn, responses.c.score.is_not(None))
-        .order_by(newest.c.decided_at, newest.c.batch)
-    )
-    delays: list[float | None] = []
-    for _, found in groupby(connection.execute(query), key=_BATCH):
-        rows = list(found)
-        floor = settings.asked_above((row[3], row[4]) for row in rows)
-        came = [row[2] for row in rows if row[2] is not None or row[3] > floor]
-        if came:
-            delays.append(None if None in came else (max(came) - rows[0][1]).total_seconds())
-    return delays
+        unit = query.settings.unit
+        found = []
+        with self._reading() as connection:
+            for _, rows in groupby(connection.execute(joined(asked, later)), key=_BATCH):
+                scores = [score for _, score in rows]
+                best = max if unit == "best" else mean_score
+                found.append(scores if unit == "response" else [best(scores)])
+        return found
 
 
-def read_undrawn_scores(connection: sa.Connection, asked: SampleQuery, *, most: int) -> list[list[float]]:
-    """The scores of the newest `most` batches that could have been in the audit sample and were not drawn.
+def _newest(most: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Select the newest decisions that meet these."""
+    query = sa.select(decisions.c.batch, decisions.c.decided_at, batches.c.batch_id).select_from(DECIDED)
+    newest = query.where(*conditions).order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
+    return newest.limit(most)
 
-    One list a batch: what the gate cuts of it, of unit `response` every score.
-    """
-    newest = (
-        sa.select(decisions.c.batch)
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .where(*readable(asked, drawn=False))
-        .order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
-        .limit(most)
-        .subquery()
-    )
-    score, later = scores_of(asked.settings)
-    query = (
-        sa.select(newest.c.batch, score)
-        .join_from(newest, responses, responses.c.batch == newest.c.batch)
-        .where(responses.c.score.is_not(None))
-        .order_by(newest.c.batch, responses.c.position)
-    )
-    query = joined(query, later)
-    found = []
-    for _, rows in groupby(connection.execute(query), key=_BATCH):
-        scores = [score for _, score in rows]
-        if asked.settings.unit == "response":
-            found.append(scores)
-        else:
-            found.append([max(scores) if asked.settings.unit == "best" else mean_score(scores)])
-    return found
+
+def _is_given(given: sa.FromClause, batch: sa.FromClause) -> sa.ColumnElement[bool]:
+    return same(given, batch, "batch_id") & (given.c.response_id == responses.c.response_id)
 
 
 _BATCH = itemgetter(0)

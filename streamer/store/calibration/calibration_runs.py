@@ -4,9 +4,7 @@ candidate made of batches decided before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -14,22 +12,16 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
 from streamer.events.alerts import AlertsV1
 from streamer.gates.policy import RECALIBRATOR, Policy
-from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.gate_rule import Held, Outcome
-from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
+from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, Since
 from streamer.recalibration.sampled import SampledGroup
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
-from streamer.store.calibration.audit_sample import (
-    read_label_delays,
-    read_sample,
-    read_undrawn_scores,
-)
+from streamer.store.calibration.audit_sample import AuditSamples
 from streamer.store.calibration.run_rows import cut_of, inputs_of, write_run
 from streamer.store.db import bulk_insert
 from streamer.store.db.engine import writes_no_evidence
@@ -48,7 +40,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
-from streamer.store.db.schema.joins import BATCH, same
+from streamer.store.db.schema.joins import is_label, same
 from streamer.store.db.schema.types import Row
 from streamer.store.log.progress import partition_heads
 from streamer.store.part import Part
@@ -59,54 +51,8 @@ _CONTROL = {"log_id": "control", "topic": "", "partition": 0}
 _HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
 
 
-class Calibrations(Proposals):
+class Calibrations(Proposals, AuditSamples):
     """Implements `streamer.recalibration.one_gate.RunStore`."""
-
-    _moment: sa.Connection | None = None
-
-    @contextmanager
-    def one_moment(self) -> Iterator[Calibrations]:
-        with self._reading() as connection:
-            other = copy(self)
-            other._moment = connection
-            yield other
-
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        if self._moment is not None:
-            yield self._moment
-            return
-        with self._database.reading(snapshot=True) as connection:
-            self._database.take_time(connection)
-            yield connection
-
-    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
-        """The audit sample that the query's settings can be calibrated on, in order of decision.
-
-        Of each first attempt the drawn responses, with their severity of the settings' kind (None while there is no
-        label), and what the settings' gate cuts: the response's score, for unit `batch` the batch's mean, for shape
-        `rank` the rank within the batch. Where the settings have segments, batches whose segment is no longer known
-        (their metadata are erased, and no policy had these segments) are passed over.
-        """
-        with self._reading() as connection:
-            return read_sample(connection, self._read.table(connection, query.gate), query)
-
-    def label_delays(
-        self, gate: str, *, settings: GateSettings, before: datetime, most: int
-    ) -> list[float | None]:
-        with self._reading() as connection:
-            labels = self._read.table(connection, gate)
-            return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
-
-    def undrawn_history(self, query: SampleQuery, *, most: int = MOST) -> History:
-        """The cuts that the scores of the newest `most` first attempts fix which the gate's own audit did not draw."""
-        scores = self.undrawn_scores(query, most=most)
-        return History.of([score for one in scores for score in one], prompts=len(scores))
-
-    def undrawn_scores(self, query: SampleQuery, *, most: int = MOST) -> list[list[float]]:
-        """What the gate cuts of each of them, of unit `response` every score."""
-        with self._reading() as connection:
-            return read_undrawn_scores(connection, query, most=most)
 
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
@@ -151,14 +97,8 @@ class Calibrations(Proposals):
         """
         with self._database.reading() as connection:
             labels = self._read.table(connection, gate).alias("read")
-            answers = (
-                same(labels, batches, *BATCH)
-                & (labels.c.response_id == responses.c.response_id)
-                & (labels.c.kind == kind)
-            )
-            first = (
-                sa.select(sa.func.min(labels.c.received_at)).where(answers).correlate(batches, responses)
-            ).scalar_subquery()
+            came = sa.select(sa.func.min(labels.c.received_at)).where(is_label(labels, batches, kind))
+            first = came.correlate(batches, responses).scalar_subquery()
             query = (
                 sa.select(review_offers.c.labeller, review_offers.c.offered_at, first)
                 .join(batches, batches.c.id == review_offers.c.batch)
@@ -386,11 +326,9 @@ class CarriedScores(Part):
     """Scores of earlier batches, sealed; a batch has one set of them a scorer."""
 
     def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
-        decided = sa.select(decisions.c.batch).where(
-            decisions.c.scorer == scorer, decisions.c.batch.in_(list(scores))
-        )
-        known = sa.select(carried_scores.c.batch).where(
-            carried_scores.c.scorer == scorer, carried_scores.c.batch.in_(list(scores))
+        decided, known = (
+            sa.select(table.c.batch).where(table.c.scorer == scorer, table.c.batch.in_(list(scores)))
+            for table in (decisions, carried_scores)
         )
         rows = [
             {"scorer": scorer, "batch": batch, "response_id": response, "score": score}

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store.audit import control
 from streamer.store.db.schema import encoders
+from streamer.store.db.schema.types import row_of
 from streamer.store.part import Part
 
 
@@ -14,13 +15,7 @@ class Encoders(Part):
     def register(self, identity: EncoderIdentity) -> None:
         """Remember an encoder before its first decision; one that is known already changes nothing."""
         now = self._clock()
-        row = {
-            "id": identity.id,
-            "weight_hash": identity.weight_hash,
-            "revision": identity.revision,
-            "dimension": identity.dimension,
-            "first_seen_at": now,
-        }
+        row = row_of(encoders, identity, id=identity.id, first_seen_at=now)
 
         def work(connection: sa.Connection) -> None:
             # One statement for both databases: two workers that start at once must not trip over each other.

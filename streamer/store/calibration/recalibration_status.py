@@ -33,7 +33,7 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, same
+from streamer.store.db.schema.joins import BATCH, DECIDED, REVISION_OF_RUN, is_label, newest, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
@@ -143,7 +143,7 @@ def new_and_raised(
     would_read = readable(SampleQuery(gate.gate, settings, older_than, since))
     if run is None:
         return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
-    decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)
+    decided = sa.select(batches.c.id).select_from(DECIDED)
     labelled = _label_of_a_drawn_response(labels, settings)
     is_young = decided.where(*would_read, decisions.c.decided_at >= run.older_than, labelled.exists())
     young = _number(connection, is_young)
@@ -186,7 +186,7 @@ def _came_since(
     """
     draws = (
         sa.select(batches.c.id)
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .select_from(DECIDED)
         .where(
             *readable(SampleQuery(gate.gate, gate.settings, now, since)),
             decisions.c.decided_at >= run.started_at,
@@ -276,14 +276,9 @@ def _had_a_label(labels: sa.FromClause, gate: GateRevision, through: int) -> sa.
 def _label_of_a_drawn_response(labels: sa.FromClause, settings: GateSettings) -> sa.Select[tuple[int]]:
     return (
         sa.select(labels.c.id)
-        .join_from(
-            labels,
-            responses,
-            (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
-        )
+        .join_from(labels, responses, responses.c.batch == batches.c.id)
         .where(
-            same(labels, batches, *BATCH),
-            labels.c.kind == settings.severity_kind,
+            is_label(labels, batches, settings.severity_kind),
             responses.c.drawn,
             responses.c.score.is_not(None),
         )
@@ -506,5 +501,4 @@ def _usable(run: NewestRun | None, one: _InForce, since: int | None) -> NewestRu
 def _since(connection: sa.Connection) -> dict[str, int]:
     """By gate, the policy from which on batches are read since its newest alarm."""
     every = closures().subquery()
-    query = sa.select(every.c.gate, sa.func.max(every.c.version).label("version")).group_by(every.c.gate)
-    return {row.gate: row.version for row in connection.execute(query)}
+    return {row.gate: row.version for row in connection.execute(newest(every.c.version))}

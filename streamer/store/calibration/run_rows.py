@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby, starmap
@@ -37,8 +37,8 @@ from streamer.store.db.schema import (
     decisions,
     gate_revisions,
 )
-from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of, signals_of
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.joins import BATCH, DECIDED, REVISION_OF_RUN, key_of, signals_of
+from streamer.store.db.schema.types import HASH_BYTES, row_of
 
 if TYPE_CHECKING:
     from streamer.recalibration.gate_rule import Outcome
@@ -69,51 +69,46 @@ def write_run(
     identity: int = connection.execute(
         sa.insert(calibration_runs)
         .values(
-            gate=run.gate.gate,
-            gate_revision=run.gate.revision,
-            method=run.gate.settings.method,
-            alpha=run.effective_alpha,
-            seed=run.seed,
-            older_than=run.older_than,
-            groups=len(run.groups),
-            items=run.drawn,
-            missing=run.missing,
-            state=run.decided.state,
-            threshold=cut_of(run.decided),
-            guarantee=run.guarantee,
-            requested_by=by,
-            started_at=run.started_at,
-            finished_at=now,
-            newer_than=None if run.since is None else run.since.moment,
-            since_version=None if run.since is None else run.since.version,
-            severities=run.severities,
-            outcome=outcome,
-            why=why,
-            labels_through=run.labels_through,
-            age_cut=run.age_cut.to_json(),
-            suffix=None if run.suffix is None else run.suffix.to_json(),
-            history=run.history.to_json(),
-            held_until=run.held_until,
-            heads=run.heads,
-            burst_key=None if run.gate.settings.group_by is None else secret,
+            row_of(
+                calibration_runs,
+                run,
+                gate=run.gate.gate,
+                gate_revision=run.gate.revision,
+                method=run.gate.settings.method,
+                alpha=run.effective_alpha,
+                groups=len(run.groups),
+                items=run.drawn,
+                missing=run.missing,
+                guarantee=run.guarantee,
+                state=run.decided.state,
+                threshold=cut_of(run.decided),
+                requested_by=by,
+                finished_at=now,
+                newer_than=None if run.since is None else run.since.moment,
+                since_version=None if run.since is None else run.since.version,
+                outcome=outcome,
+                why=why,
+                age_cut=run.age_cut.to_json(),
+                suffix=None if run.suffix is None else run.suffix.to_json(),
+                history=run.history.to_json(),
+                burst_key=None if run.gate.settings.group_by is None else secret,
+            )
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()
     ids = _rows_of(connection, run.groups)
     inputs: list[dict[str, Any]] = [
-        {
-            "run": identity,
-            "batch": row,
-            "response_id": item.response_id,
-            "score": item.score,
-            "severity": item.severity,
-            "probability": group.probability,
-            "draws": group.draws,
-            "segment": group.segment,
-            "burst": None if group.burst is None else sealed_burst(group.burst, secret),
-            "spare": group.spare,
-            "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
-        }
+        row_of(
+            calibration_inputs,
+            group,
+            run=identity,
+            batch=row,
+            response_id=item.response_id,
+            score=item.score,
+            severity=item.severity,
+            burst=None if group.burst is None else sealed_burst(group.burst, secret),
+            bad=is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
+        )
         for row, group in zip(ids, run.groups, strict=True)
         for item in group.items
     ]
@@ -142,14 +137,16 @@ def cut_of(threshold: Threshold) -> float | None:
     return float(threshold.value) if threshold.state == "cut" else None
 
 
+def ids_of(connection: sa.Connection, keys: Iterable[BatchKey]) -> dict[BatchKey, int]:
+    """The numbers of batches."""
+    columns = list(batches.c[BATCH])
+    found = bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, sorted(keys))
+    return {key_of(row): row["id"] for row in found}
+
+
 def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
     """The rows of the groups' batches; those that no store has read are looked up."""
-    columns = list(batches.c[BATCH])
-    unknown = sorted({group.key for group in groups if group.row is None})
-    ids = {
-        key_of(row): row["id"]
-        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
-    }
+    ids = ids_of(connection, {group.key for group in groups if group.row is None})
     return [ids[group.key] if group.row is None else group.row for group in groups]
 
 
@@ -239,8 +236,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             *calibration_inputs.c["response_id", "score", "severity", "probability", "draws"],
             *calibration_inputs.c["segment", "bad", "burst", "spare"],
         )
-        .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
-        .join(decisions, decisions.c.batch == batches.c.id)
+        .select_from(DECIDED)
+        .join(calibration_inputs, calibration_inputs.c.batch == batches.c.id)
         .outerjoin(later, later.c.batch == batches.c.id)
         .where(calibration_inputs.c.run == run)
         .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)

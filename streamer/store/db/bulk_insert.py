@@ -307,15 +307,12 @@ def _looked_up(
     width = max(1, _LOOKUP // len(columns))
     for start in range(0, len(keys), width):
         chunk = keys[start : start + width]
-        if lasting and len(columns) == 1:
-            yield connection.execute(
-                _of_keys(connection.dialect, query, columns[0]),
-                {"keys": _as_keys(connection.dialect, columns[0], [key[0] for key in chunk])},
-            )
-            continue
         if len(columns) == 1:
-            condition = _is_one_of(connection.dialect, columns[0], [key[0] for key in chunk])
-        elif connection.dialect.name == "sqlite" and all(_as_json(value) for key in chunk for value in key):
+            made = (_lasting if lasting else _of_keys)(connection.dialect, query, columns[0])
+            keyed = _as_keys(connection.dialect, columns[0], [key[0] for key in chunk])
+            yield connection.execute(made, {"keys": keyed})
+            continue
+        if connection.dialect.name == "sqlite" and all(_as_json(value) for key in chunk for value in key):
             wanted = sa.func.json_each(json.dumps(list(dict.fromkeys(map(tuple, chunk))))).table_valued(
                 "value", name="wanted"
             )
@@ -335,25 +332,16 @@ def _as_json(value: object) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and "\x00" not in value)
 
 
-def _is_one_of(
-    dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequence[Any]
-) -> sa.ColumnElement[bool]:
-    """`column IN (...)`, on PostgreSQL with one parameter: thousands cost the driver more than the server."""
-    if dialect.name == "sqlite":
-        return column.in_(values)
-    return _is_any(column, sa.literal(_as_keys(dialect, column, values), _UNTYPED))
-
-
-@lru_cache(maxsize=32)
 def _of_keys(dialect: sa.Dialect, query: sa.Select[Any], column: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """The query for those rows whose column is one of the parameter `keys`."""
+    """The query for those rows whose column is one of the parameter `keys`, on PostgreSQL one: thousands cost the driver
+    more than the server."""
     if dialect.name == "sqlite":
         return query.where(column.in_(sa.bindparam("keys", expanding=True)))
-    return query.where(_is_any(column, sa.bindparam("keys", type_=_UNTYPED)))
+    keys = sa.cast(sa.bindparam("keys", type_=_UNTYPED), sa.ARRAY(column.type))
+    return query.where(column == sa.any_(keys))
 
 
-def _is_any(column: sa.ColumnElement[Any], keys: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    return column == sa.any_(sa.cast(keys, sa.ARRAY(column.type)))
+_lasting = lru_cache(maxsize=32)(_of_keys)
 
 
 def _as_keys(dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequence[Any]) -> Any:

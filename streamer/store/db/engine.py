@@ -242,8 +242,10 @@ class Database:
                 f"SET LOCAL idle_in_transaction_session_timeout = '{int(seconds * 1000)}ms'"
             )
 
-    def writing(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run `work` in one transaction and commit it.
+    def writing(
+        self, work: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Run `work` with these arguments in one transaction and commit it.
 
         A deadlock or serialization failure rolls back and runs `work` afresh, a few times, and a server that turned
         read-only by another connection, once; `work` must therefore touch nothing but its connection.
@@ -251,7 +253,7 @@ class Database:
         for attempt in range(_ATTEMPTS):
             try:
                 with self.errors(), self.engine.begin() as connection:
-                    done = work(connection)
+                    done = work(connection, *args, **named)
                     for check in self._checks:
                         check(connection)
                     self.failpoint("in_transaction")

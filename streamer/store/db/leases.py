@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -103,6 +104,7 @@ class Leases:
             lease.release()
 
 
+@dataclass(eq=False)
 class ProcessLease:
     """One process's part in one lease: taken when it is free, renewed by a thread of its own, and
     given back.
@@ -111,13 +113,13 @@ class ProcessLease:
     None: until `release`. `holder` is who holds it, as of the last look.
     """
 
-    def __init__(
-        self, database: Database, name: str, *, seconds: float, sign_of_life: float | None = None
-    ) -> None:
-        self._database = database
-        self._name = name
-        self._seconds = seconds
-        self._sign_of_life = sign_of_life
+    database: Database
+    name: str
+    _: KW_ONLY
+    seconds: float
+    sign_of_life: float | None = None
+
+    def __post_init__(self) -> None:
         self._me = f"{socket.gethostname()[:150]} (process {os.getpid()}, {secrets.token_hex(4)})"
         self._epoch: int | None = None
         self._until = float("-inf")
@@ -134,7 +136,7 @@ class ProcessLease:
         if self._keeper is None:
             self._released = threading.Event()
             self._keeper = threading.Thread(
-                target=self._renew_until, args=(self._released,), name=f"lease-{self._name}", daemon=True
+                target=self._renew_until, args=(self._released,), name=f"lease-{self.name}", daemon=True
             )
             self._keeper.start()
         return True
@@ -157,12 +159,12 @@ class ProcessLease:
         For the end of a transaction: a takeover waits from here on.
         """
         query = sa.select(leases.c.epoch).where(self._mine(self._epoch))
-        if not self._database.sqlite:
+        if not self.database.sqlite:
             # A SQLite file's one writer is this transaction: whether the row has expired, nobody could have taken it.
             query = query.where(leases.c.expires_at > sa.func.clock_timestamp()).with_for_update(read=True)
         if connection.execute(query).first() is None:
             raise LeaseLost(
-                f"the lease {self._name!r} was lost before this could be written: the process was stopped, or cut off from"
+                f"the lease {self.name!r} was lost before this could be written: the process was stopped, or cut off from"
                 " the database, for too long. Nothing was written"
             )
         self._alive_at = time.monotonic()
@@ -176,7 +178,7 @@ class ProcessLease:
         keeper.join(_JOIN_SECONDS)  # a renewal under way would lengthen it after all
         mine, self._epoch = self._mine(self._epoch), None
         with suppress(Unavailable):  # it expires by itself
-            self._database.writing(
+            self.database.writing(
                 lambda connection: connection.execute(
                     sa.update(leases).where(mine).values(expires_at=_now(connection))
                 )
@@ -185,22 +187,22 @@ class ProcessLease:
     def _mine(self, epoch: int | None) -> sa.ColumnElement[bool]:
         """The row of this lease while it is ours. Epochs begin at 1: with None there is no such row."""
         return sa.and_(
-            leases.c.name == self._name, leases.c.holder == self._me, leases.c.epoch == (epoch or 0)
+            leases.c.name == self.name, leases.c.holder == self._me, leases.c.epoch == (epoch or 0)
         )
 
     def _renew_until(self, released: threading.Event) -> None:
-        while not released.wait(self._seconds / _RENEWALS):
+        while not released.wait(self.seconds / _RENEWALS):
             silent = time.monotonic() - self._alive_at
-            if self._sign_of_life is not None and silent > self._sign_of_life:
+            if self.sign_of_life is not None and silent > self.sign_of_life:
                 if not self.lapsed():
-                    log.error("lease.holder_hangs", lease=self._name, seconds=round(silent))
+                    log.error("lease.holder_hangs", lease=self.name, seconds=round(silent))
                 continue
             try:
                 self._renew()
             except Unavailable:
                 continue
             except Exception:
-                log.exception("lease.not_renewed", lease=self._name)
+                log.exception("lease.not_renewed", lease=self.name)
 
     def _renew(self, *, only_if_due: bool = False) -> bool:
         """Lengthen it, or, where that is not due, see that it is ours; False when it is not."""
@@ -208,29 +210,29 @@ class ProcessLease:
             return False
         asked = time.monotonic()
         mine = self._mine(epoch)
-        if only_if_due and self._until - asked > self._seconds * (1 - 1.5 / _RENEWALS):
-            with self._database.reading() as connection:
+        if only_if_due and self._until - asked > self.seconds * (1 - 1.5 / _RENEWALS):
+            with self.database.reading() as connection:
                 found = connection.execute(sa.select(leases.c.epoch).where(mine)).first()
         else:
-            found = self._database.writing(
+            found = self.database.writing(
                 lambda connection: connection.execute(
                     sa.update(leases)
                     .where(mine)
-                    .values(expires_at=_later(connection, self._seconds))
+                    .values(expires_at=_later(connection, self.seconds))
                     .returning(leases.c.epoch)
                 ).first()
             )
             if found is not None:
-                self._until = max(self._until, asked + self._seconds)
+                self._until = max(self._until, asked + self.seconds)
         if found is None and self._epoch == epoch:
             self._epoch = None
         return found is not None
 
     def _take(self) -> bool:
         asked = time.monotonic()
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(
-                sa.select(leases.c.holder, self._free(connection)).where(leases.c.name == self._name)
+                sa.select(leases.c.holder, self._free(connection)).where(leases.c.name == self.name)
             ).first()
         if row is not None:
             self.holder = row[0]
@@ -238,9 +240,9 @@ class ProcessLease:
                 return False
 
         def work(connection: sa.Connection) -> int | None:
-            until = _later(connection, self._seconds)
+            until = _later(connection, self.seconds)
             new = upsert(connection, leases).values(
-                name=self._name, holder=self._me, epoch=1, expires_at=until
+                name=self.name, holder=self._me, epoch=1, expires_at=until
             )
             return connection.execute(
                 new.on_conflict_do_update(
@@ -250,15 +252,15 @@ class ProcessLease:
                 ).returning(leases.c.epoch)
             ).scalar()
 
-        epoch = self._database.writing(work)
+        epoch = self.database.writing(work)
         if epoch is None:
             return False  # another one took it first
-        self._epoch, self._until, self.holder = epoch, asked + self._seconds, self._me
+        self._epoch, self._until, self.holder = epoch, asked + self.seconds, self._me
         return True
 
     def _free(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
         # An expiry later than any lease can have was written by a clock that was set back since.
-        far = _later(connection, 2 * max(self._seconds, LEASE_SECONDS))
+        far = _later(connection, 2 * max(self.seconds, LEASE_SECONDS))
         return sa.or_(leases.c.expires_at <= _now(connection), leases.c.expires_at > far)
 
 

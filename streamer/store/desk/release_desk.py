@@ -37,8 +37,8 @@ from streamer.store.db.schema import (
     desk_texts,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, is_batch, key_of
-from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
+from streamer.store.db.schema.joins import BATCH, DECIDED, is_batch, key_of
+from streamer.store.db.schema.types import HASH_BYTES, Row, of_row, row_of
 from streamer.store.desk.rows import (
     ITEMS,
     ROW,
@@ -75,8 +75,6 @@ MOST_AT_ONCE: Final = 100
 Offer = tuple[tuple[DeskAnswer, ...], DeskClaims | None]
 """What of a batch can be released."""
 
-_SAME = ("gate", "batch_id", "attempt", "action", "reason", "edited", "by", "remark", "until")
-"""What an outcome's event and its row both have."""
 _EXCERPT = 400
 _LATELY = 20
 
@@ -195,7 +193,7 @@ class ReleaseDesk(Part):
                     *decisions.c["decided_at", "reason", "policy_version"],
                     *decisions.c["budget_count", "budget_groups"],
                 )
-                .join(decisions, decisions.c.batch == batches.c.id)
+                .select_from(DECIDED)
                 .where(is_batch(key))
             )
             row = connection.execute(query).mappings().one()
@@ -244,8 +242,8 @@ class ReleaseDesk(Part):
         """What people decided about what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
         from streamer.store.desk.report import read_report  # which workers, who keep the desk, do not load
 
-        with self._database.reading(snapshot=True) as connection:
-            return read_report(connection, self._read.table(connection, gate), gate, kind=kind, since=since)
+        with self._labels_of(gate) as (connection, labels):
+            return read_report(connection, labels, gate, kind=kind, since=since)
 
     # -- deciding -------------------------------------------------------------------------------------------
 
@@ -382,12 +380,15 @@ class ReleaseDesk(Part):
             )
             connection.execute(
                 sa.insert(desk_outcomes).values(
-                    id=event.desk_id,
-                    response_id=event.selected,
-                    claims=event.claims or None,
-                    text_mac=None if shown is None else text_mac(salt, shown),
-                    at=now,
-                    **{name: getattr(event, name) for name in _SAME},
+                    row_of(
+                        desk_outcomes,
+                        event,
+                        id=event.desk_id,
+                        response_id=event.selected,
+                        claims=event.claims or None,
+                        text_mac=None if shown is None else text_mac(salt, shown),
+                        at=now,
+                    )
                 )
             )
             if shown is not None:
@@ -450,18 +451,3 @@ def _is_that(before: DeskV1, act: Release | Reject, by: str, offer: Offer) -> bo
     if (before.selected, before.claims or ()) != (act.response_id, act.claims):
         return False
     return before.text == (_own(act, offer) if act.text is None else act.text)
-
-
-__all__ = [
-    "AlreadyDecided",
-    "Closing",
-    "DeskBatch",
-    "DeskQueue",
-    "DeskState",
-    "GateIsClosed",
-    "NotAtDesk",
-    "Reject",
-    "Release",
-    "ReleaseDesk",
-    "WaitingBatch",
-]

@@ -30,7 +30,15 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, is_batch, same
+from streamer.store.db.schema.joins import (
+    ANSWERED,
+    BATCH,
+    DECIDED,
+    POLICY_OF_DECISION,
+    REVISION_OF_POLICY,
+    is_batch,
+    same,
+)
 from streamer.store.db.schema.types import Row, of_row
 
 ROW: Final = (
@@ -40,9 +48,7 @@ ROW: Final = (
 )
 """What whoever decides about a batch has to know of it."""
 
-ITEMS: Final = desk_items.join(batches, batches.c.id == desk_items.c.batch).join(
-    decisions, decisions.c.batch == desk_items.c.batch
-)
+ITEMS: Final = DECIDED.join(desk_items, desk_items.c.batch == decisions.c.batch)
 """Batches that wait, with their decisions."""
 
 
@@ -229,7 +235,7 @@ def needed_of(row: Row) -> Needed | None:
 
 def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
     """Read `ROW` of a decided batch; None where there is none."""
-    query = sa.select(*ROW).join(decisions, decisions.c.batch == batches.c.id).where(is_batch(key))
+    query = sa.select(*ROW).select_from(DECIDED).where(is_batch(key))
     return connection.execute(query).mappings().one_or_none()
 
 
@@ -293,8 +299,7 @@ def offered(connection: sa.Connection, batch: int) -> tuple[tuple[DeskAnswer, ..
             *gate_revisions.c["judged", "left_out"],
             sa.case((decisions.c.unit == "claim", batches.c.metadata), else_=sa.null()).label("claims"),
         )
-        .join(decisions, decisions.c.batch == responses.c.batch)
-        .join(batches, batches.c.id == responses.c.batch)
+        .select_from(ANSWERED)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY)
         .where(responses.c.batch == batch)

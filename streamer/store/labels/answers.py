@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
+from streamer.store.db.schema.joins import ANSWERED, POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
 from streamer.store.db.schema.types import Row
 from streamer.store.labels.revisions import Severities
 from streamer.store.part import Part
@@ -37,8 +37,7 @@ class SqlAnswers(Part):
                 gate_revisions.c.audit_probability,
                 *responses.c["response_id", "text", "score", "raw_energy", "drawn"],
             )
-            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-            .join(responses, responses.c.batch == decisions.c.batch)
+            .select_from(ANSWERED)
             .join(policies, POLICY_OF_DECISION)
             .join(gate_revisions, REVISION_OF_POLICY)
             .where(
@@ -58,10 +57,8 @@ class SqlAnswers(Part):
             )
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
         )
-        with self._database.reading(snapshot=True) as connection:
-            severities = Severities.read(
-                connection, self._read.table(connection, gate), gate, settings.severity_kind
-            )
+        with self._labels_of(gate) as (connection, labels):
+            severities = Severities.read(connection, labels, gate, settings.severity_kind)
             found = connection.execute(query).mappings()
             return [
                 _batch(list(rows), severities, settings) for _, rows in groupby(found, key=itemgetter("id"))

@@ -1,27 +1,25 @@
 """Labels that a labeller gave in bulk, and what a judge was asked and said for each; texts can be erased."""
 
 import hmac
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
-from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
-from streamer.labels.judge.record import Judgement
+from streamer.labels.judge.exchanges import asked_mark, exchanges_of
 from streamer.labels.llm.record import Exchange
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
-from streamer.store.db.schema.types import HASH_BYTES, of_row
+from streamer.store.db.schema.types import of_row
 from streamer.store.labels.revisions import store_labels
 from streamer.store.log.leaves import judgement_mac
+from streamer.store.log.rows import judgement_row
 from streamer.store.part import Part
 
 _Response = tuple[BatchKey, str]
@@ -90,7 +88,8 @@ class Judgements(Part):
             )
             labels = {response: one.label["id"] for response, one in zip(new, stored, strict=True)}
             judged = [
-                _row(attempt, attempt.judgement, labels.get(_response(attempt)), now)
+                judgement_row(*(of := _response(attempt)), asked_mark(attempt.judgement), now)
+                | {"label": labels.get(of), "for_score": False}
                 for attempt in attempts
                 if attempt.judgement is not None
             ]
@@ -126,32 +125,6 @@ def _labelled(
         [(*key, response_id) for key, response_id in responses],
     )
     return {(key_of(row), row["response_id"]) for row in found}
-
-
-def _row(attempt: Attempted, judgement: Judgement, label: int | None, now: datetime) -> dict[str, Any]:
-    verdict, failure = judgement.verdict, judgement.failure
-    document = exchanges_document(judgement.exchanges)
-    salt = secrets.token_bytes(HASH_BYTES)
-    return {
-        "gate": attempt.task.key.gate,
-        "batch_id": attempt.task.key.batch_id,
-        "attempt": attempt.task.key.attempt,
-        "response_id": attempt.task.response_id,
-        "judge": judgement.judge,
-        "judged_at": now,
-        "label": label,
-        "mark": None if verdict is None else verdict.mark,
-        "subscores": None if verdict is None else dict(verdict.subscores),
-        "failure": None if failure is None else failure.code,
-        "requests": len(judgement.exchanges),
-        "input_tokens": judgement.usage.prompt,
-        "output_tokens": judgement.usage.completion,
-        "cost": None if judgement.cost is None else float(judgement.cost),
-        "exchanges": document,
-        "salt": salt,
-        "content_mac": judgement_mac(salt, document),
-        "erased_at": None,
-    }
 
 
 def _stored(row: sa.RowMapping) -> StoredJudgement:

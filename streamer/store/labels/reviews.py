@@ -1,38 +1,343 @@
-"""The review page's side of the record: the next answer for each person, and the severities that people give."""
+"""The review page's side of the record: the next answer for each person, and the severities that people give.
 
-from collections.abc import Sequence
+A claim is a row under the answer's key, so that of any number of processes one alone gets it; it lasts until it
+expires, and counts for nothing afterwards. Each offer has a random name: a mark that comes late, after a restart or a
+second time, still finds its answer.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 
-from streamer.review.items import Decided, GateProgress, Mark, Progress, Reviewer, ReviewItem
-from streamer.store.db.schema import decisions, responses, review_claims, review_offers
-from streamer.store.labels.review_claims import (
-    SHOWN,
-    beside,
-    candidates,
-    claim_of_others,
-    give_up,
-    is_of,
-    offer_to,
-    take,
-    take_one,
+from streamer.events.claims import RecordedClaims
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
+from streamer.labels.signing import LabelKeys
+from streamer.review.items import Decided, GateProgress, Mark, Progress, Reviewer, ReviewItem, UnknownItem
+from streamer.scoring.judged import form
+from streamer.store.db.engine import upsert
+from streamer.store.db.schema import (
+    batches,
+    decisions,
+    gate_revisions,
+    label_revisions,
+    policies,
+    responses,
+    review_claims,
+    review_offers,
 )
-from streamer.store.labels.review_offers import (
-    claims_of,
-    decided,
-    given,
-    item_of,
-    of_offers,
-    offer_of,
-    offered,
-    store_severity,
-    texts_of,
-)
-from streamer.store.labels.revisions import unlabelled
+from streamer.store.db.schema.joins import ANSWERED, BATCH, JUDGED, POLICY_OF_DECISION, RESPONSE, same
+from streamer.store.db.schema.types import UtcDateTime, of_row
+from streamer.store.labels.revisions import FROM_THE_TOP, store_labels, unlabelled
 from streamer.store.part import Part
-from streamer.store.risk.audit_rates import held_early
+from streamer.store.risk.audit_rates import held_early, raised_gates
+
+SHOWN = (
+    *responses.c["batch", "position", "text"],
+    *batches.c["prompt", "references"],
+    decisions.c.gate,
+    JUDGED,
+)
+"""What a page learns about an answer."""
+
+_CANDIDATES = 8
+_FORGOTTEN = timedelta(days=1)
+
+
+def is_of(reviewer: Reviewer) -> sa.ColumnElement[bool]:
+    """Report whether this page holds a claim, for this person."""
+    return (review_claims.c.holder == reviewer.holder) & (review_claims.c.labeller == reviewer.labeller)
+
+
+def claim_of_others(reviewer: Reviewer, now: datetime) -> sa.Subquery:
+    """Select the claims that hold, and are not this page's."""
+    return (
+        sa.select(review_claims.c.batch, review_claims.c.position)
+        .where(review_claims.c.expires_at > now, ~is_of(reviewer))
+        .subquery()
+    )
+
+
+def offer_to(reviewer: Reviewer) -> sa.Subquery:
+    """Select what was shown to this person."""
+    return sa.select(review_offers).where(review_offers.c.labeller == reviewer.labeller).subquery()
+
+
+def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.Select[Any]:
+    """Add, to each drawn response, another's claim and what this person was offered, where there is one."""
+    return query.outerjoin(claim, same(claim, responses, "batch", "position")).outerjoin(
+        offer,
+        same(offer, responses, "batch", "position") & (offer.c.kind == gate_revisions.c.severity_kind),
+    )
+
+
+def candidates(
+    labels: sa.FromClause,
+    reviewer: Reviewer,
+    gates: Sequence[str],
+    now: datetime,
+    held: Sequence[str] = (),
+) -> sa.Select[Any]:
+    """Select what this page may have, in the order in which it is to get it: what it has, then gates in doubt, then others."""
+    claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
+    own = sa.exists().where(same(review_claims, responses, "batch", "position"), is_of(reviewer))
+    elsewhere = sa.exists().where(
+        same(review_claims, responses, "batch"), review_claims.c.expires_at > now, ~is_of(reviewer)
+    )
+    return (
+        beside(
+            unlabelled(
+                labels,
+                *SHOWN,
+                gate_revisions.c.severity_kind.label("kind"),
+                offer.c.skipped_at.label("skipped_at"),
+                held=held,
+            ),
+            claim,
+            offer,
+        )
+        .where(
+            decisions.c.gate.in_(gates),
+            responses.c.text.is_not(None),
+            claim.c.batch.is_(None),
+            # Of an answer with claims one person has all: what is given decides what is asked next.
+            (decisions.c.unit != "claim") | ~elsewhere,
+        )
+        .order_by(
+            sa.case((own, 0), (offer.c.skipped_at.is_(None), 1), else_=2),
+            # Whole gates, so that within one the order has nothing to do with draws and answers.
+            sa.case((decisions.c.gate.in_(raised_gates(now)), 0), else_=1),
+            offer.c.skipped_at,
+            decisions.c.decided_at,
+            batches.c.id,
+            FROM_THE_TOP,
+            responses.c.position,
+        )
+        .limit(_CANDIDATES)
+    )
+
+
+def taken(
+    connection: sa.Connection,
+    labels: sa.FromClause,
+    row: sa.Row[Any],
+    reviewer: Reviewer,
+    *,
+    until: datetime,
+    now: datetime,
+) -> bool:
+    """Claim a response that waits for a severity, or keep it; False when another has it, or it was labelled."""
+    values = {"labeller": reviewer.labeller, "holder": reviewer.holder, "expires_at": until}
+    taken = connection.execute(
+        upsert(connection, review_claims)
+        .values(batch=row.batch, position=row.position, **values)
+        .on_conflict_do_update(
+            index_elements=["batch", "position"],
+            set_=values,
+            where=(review_claims.c.expires_at <= sa.literal(now, UtcDateTime)) | is_of(reviewer),
+        )
+        .returning(review_claims.c.batch)
+    )
+    if taken.first() is None:
+        return False
+    # Asked once it is ours: its former holder may have labelled it, and given it up, a moment ago.
+    waits = unlabelled(labels, sa.literal(1), held=held_early(connection)).where(
+        responses.c.batch == row.batch, responses.c.position == row.position
+    )
+    if connection.execute(waits).first() is not None:
+        return True
+    give_up(connection, reviewer, row)
+    return False
+
+
+def give_up(connection: sa.Connection, reviewer: Reviewer, response: sa.Row[Any]) -> None:
+    """Free a response, whichever page of this person has it: one may send a mark that another left behind."""
+    connection.execute(
+        sa.delete(review_claims).where(
+            review_claims.c.batch == response.batch,
+            review_claims.c.position == response.position,
+            review_claims.c.labeller == reviewer.labeller,
+        )
+    )
+
+
+SOURCE = "review"
+
+_TICK = timedelta(microseconds=1)
+_NOT_BY_ITS_SCORE = frozenset({"smooth", "ramp", "rank"})
+
+
+def offered(connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, now: datetime) -> ReviewItem:
+    """Write that this response is shown to this person, unless it was before; return it as it is shown."""
+    connection.execute(
+        upsert(connection, review_offers)
+        .values(
+            token=secrets.token_urlsafe(18),
+            batch=row.batch,
+            position=row.position,
+            labeller=reviewer.labeller,
+            kind=row.kind,
+            offered_at=now,
+            marks=0,
+        )
+        .on_conflict_do_nothing(index_elements=["batch", "position", "labeller", "kind"])
+    )
+    offer = connection.execute(
+        sa.select(review_offers.c.token, review_offers.c.marks).where(
+            *(review_offers.c[name] == getattr(row, name) for name in ("batch", "position", "kind")),
+            review_offers.c.labeller == reviewer.labeller,
+        )
+    ).one()
+    return item_of(
+        connection,
+        row,
+        token=offer.token,
+        kind=row.kind,
+        marks=offer.marks,
+        skipped=row.skipped_at is not None,
+    )
+
+
+def item_of(
+    connection: sa.Connection,
+    row: sa.Row[Any],
+    *,
+    token: str,
+    kind: str,
+    marks: int,
+    skipped: bool,
+    severity: float | None = None,
+    wrong: Iterable[str] = (),
+) -> ReviewItem:
+    claims = claims_of(connection, row.batch)
+    every: Sequence[str | None] = (
+        [] if claims is not None else connection.execute(texts_of(row.batch)).scalars().all()
+    )
+    judged = form(row.judged)
+    parts = judged.parts([text or "" for text in every])
+    disputed = judged.disputed(parts, row.position) if claims is None else ()
+    came = row.text if claims is None else claims.answer
+    text, claim, loss = judged.ships(came), tuple[str, ...](), ""
+    if claims is not None:
+        newest = sa.select(gate_revisions.c.loss).where(gate_revisions.c.gate == row.gate)
+        loss = connection.execute(newest.order_by(gate_revisions.c.revision.desc()).limit(1)).scalar_one()
+        begin, end = judged.span(came) or (0, len(came))
+        first, last = claims.spans[row.position]
+        claim = came[begin:first], came[first:last], came[last:end]
+    return ReviewItem(
+        token=token,
+        gate=row.gate,
+        kind=kind,
+        prompt=row.prompt,
+        text=text,
+        came=None if text == came else came,
+        claim=claim,
+        until_wrong=loss == "any",
+        judged=tuple((path, said, path in disputed) for path, said in judged.shown(came)),
+        references=tuple(row.references or ()),
+        others=(len(parts) if claims is None else len(claims.responses)) - 1,
+        skipped=skipped,
+        marks=marks,
+        severity=severity,
+        wrong=tuple(wrong),
+    )
+
+
+def claims_of(connection: sa.Connection, batch: int) -> RecordedClaims | None:
+    """What the rows of a batch are claims of; None: they are responses."""
+    query = sa.select(batches.c.metadata).where(batches.c.id == batch)
+    return RecordedClaims.of(connection.execute(query).scalar_one())
+
+
+def texts_of(batch: int) -> sa.Select[Any]:
+    """Select the texts in a batch's rows."""
+    found = sa.select(responses.c.text).where(responses.c.batch == batch)
+    return found.order_by(responses.c.position)
+
+
+def of_offers(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(*columns)
+        .select_from(ANSWERED)
+        .join(review_offers, same(review_offers, responses, "batch", "position"))
+    )
+
+
+def offer_of(connection: sa.Connection, reviewer: Reviewer, token: str) -> sa.Row[Any]:
+    """Read what was offered under a name, to this person; raises `UnknownItem`."""
+    row = connection.execute(
+        of_offers(
+            *review_offers.c["batch", "position", "kind", "marked_at"],
+            *batches.c[BATCH],
+            responses.c.response_id,
+        ).where(review_offers.c.token == token, review_offers.c.labeller == reviewer.labeller)
+    ).one_or_none()
+    if row is None:
+        raise UnknownItem(f"nothing was shown to {reviewer.labeller!r} under this name")
+    return row
+
+
+def given(labels: sa.FromClause, labeller: str, offer: sa.Row[Any]) -> sa.Select[Any]:
+    """Select the severities of these that a labeller gave to what was offered."""
+    own = (labels.c[name] == getattr(offer, name) for name in (*RESPONSE, "kind"))
+    return sa.select(labels).where(*own, labels.c.labeller == labeller)
+
+
+def store_severity(
+    connection: sa.Connection,
+    labeller: str,
+    offer: sa.Row[Any],
+    mark: Mark,
+    now: datetime,
+    *,
+    keys: LabelKeys,
+) -> None:
+    last = connection.execute(
+        given(label_revisions, labeller, offer).with_only_columns(
+            sa.func.max(label_revisions.c.effective_at, type_=UtcDateTime())
+        )
+    ).scalar_one()
+    # Also where two marks share a clock's tick, or the clock was put back between them.
+    moment = now if last is None else max(now, last + _TICK)
+    label = LabelRevision(
+        key=BatchKey(offer.gate, offer.batch_id, offer.attempt),
+        response_id=offer.response_id,
+        severity=mark.severity,
+        raw_severity=None,
+        kind=offer.kind,
+        labeller=labeller,
+        labelled_at=moment,
+        remark=mark.remark,
+        severities=tuple((one, 1.0) for one in sorted(set(mark.wrong))),
+    )
+    store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
+
+
+def decided(connection: sa.Connection, batch: int, position: int) -> Decided:
+    row = connection.execute(
+        sa.select(
+            *decisions.c["unit", "mode", "reason", "cut_state", "cut_threshold", "policy_version"],
+            *policies.c["state", "threshold", "rule"],
+            *responses.c["action", "score"],
+        )
+        .select_from(ANSWERED)
+        .join(policies, POLICY_OF_DECISION)
+        .where(decisions.c.batch == batch, responses.c.position == position)
+    ).one()
+    by_its_score = row.unit != "batch" and row.rule.kind not in _NOT_BY_ITS_SCORE
+    threshold = row.threshold if row.cut_state is None else row.cut_threshold
+    return Decided(
+        action=row.action,
+        reason=row.reason,
+        score=row.score,
+        threshold=threshold if by_its_score else None,
+        policy_version=row.policy_version,
+        enforced=row.mode == "enforce",
+    )
+
 
 _ROUNDS = 20
 
@@ -55,7 +360,15 @@ class Reviews(Part):
 
             def take(connection: sa.Connection, found: Sequence[sa.Row[Any]] = found) -> ReviewItem | None:
                 labels = self._read.table(connection)
-                row = take_one(connection, labels, found, reviewer, until=now + hold, now=now)
+                # Of answers that were labelled otherwise long ago.
+                old = review_claims.c.expires_at < now - _FORGOTTEN
+                connection.execute(sa.delete(review_claims).where(old))
+                each = (
+                    row
+                    for row in found
+                    if taken(connection, labels, row, reviewer, until=now + hold, now=now)
+                )
+                row = next(each, None)
                 return None if row is None else offered(connection, row, reviewer, now)
 
             item = self._database.writing(take)
@@ -160,13 +473,13 @@ class Reviews(Part):
             if offer.marked_at is not None:
                 return True  # it is labelled, and opened again to be corrected: nobody else is asked for it
             labels = self._read.table(connection, offer.gate)
-            return take(connection, labels, offer, reviewer, until=now + hold, now=now)
+            return taken(connection, labels, offer, reviewer, until=now + hold, now=now)
 
         return self._database.writing(work)
 
     def release(self, reviewer: Reviewer) -> None:
         mine = sa.delete(review_claims).where(is_of(reviewer))
-        self._database.writing(lambda connection: connection.execute(mine))
+        self._database.writing(sa.Connection.execute, mine)
 
     def progress(
         self, reviewer: Reviewer, gates: Sequence[str], *, since: datetime, now: datetime
@@ -174,7 +487,7 @@ class Reviews(Part):
         shown = responses.c.text.is_not(None)
 
         def count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
-            return sa.func.coalesce(sa.func.sum(sa.case((sa.and_(*conditions), 1), else_=0)), 0)
+            return sa.func.count().filter(*conditions)
 
         claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
         done = (
@@ -183,10 +496,9 @@ class Reviews(Part):
             .where(review_offers.c.labeller == reviewer.labeller, review_offers.c.marked_at >= since)
         )
         with self._database.reading() as connection:
-            labels = self._read.table(connection)
             waiting = beside(
                 unlabelled(
-                    labels,
+                    self._read.table(connection),
                     decisions.c.gate,
                     count(shown).label("waiting"),
                     count(shown, claim.c.batch.is_not(None)).label("held"),
@@ -197,24 +509,12 @@ class Reviews(Part):
                 claim,
                 offer,
             )
-            found = {
-                row.gate: row
-                for row in connection.execute(
-                    waiting.where(decisions.c.gate.in_(gates)).group_by(decisions.c.gate)
-                )
-            }
+            counted = waiting.where(decisions.c.gate.in_(gates)).group_by(decisions.c.gate)
+            found = {row["gate"]: row for row in connection.execute(counted).mappings()}
+            none = dict.fromkeys(("waiting", "held", "skipped", "textless"), 0)
             return Progress(
                 gates=tuple(
-                    GateProgress(gate=gate, waiting=0, held=0, skipped=0, textless=0)
-                    if (row := found.get(gate)) is None
-                    else GateProgress(
-                        gate=gate,
-                        waiting=int(row.waiting),
-                        held=int(row.held),
-                        skipped=int(row.skipped),
-                        textless=int(row.textless),
-                    )
-                    for gate in gates
+                    of_row(GateProgress, {**none, "gate": one, **found.get(one, {})}) for one in gates
                 ),
                 done=connection.execute(done).scalar_one(),
             )

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.signing import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
+from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -29,7 +29,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
-from streamer.store.db.schema.joins import BATCH, JUDGED, RESPONSE, key_of, same
+from streamer.store.db.schema.joins import ANSWERED, BATCH, JUDGED, RESPONSE, is_label, key_of, newest, same
 from streamer.store.db.schema.types import of_row
 from streamer.store.db.schema.views import latest
 from streamer.store.labels.read_labels import UnreadLabels
@@ -42,8 +42,6 @@ AT_ONCE = 2_000
 
 _PAUSE_SECONDS = 0.12
 """Between two of them with SQLite, which looks this often at most whether the file is free."""
-
-_IDS_A_QUERY = 500
 
 
 class Added(NamedTuple):
@@ -182,15 +180,14 @@ class Labels(Part):
         for start in range(0, len(revisions), AT_ONCE):
             if start and self._database.sqlite:
                 time.sleep(_PAUSE_SECONDS)
-            store = partial(
-                store_labels,
-                labels=revisions[start : start + AT_ONCE],
-                keys=keys,
-                source=source,
-                now=now or self._clock(),
-            )
             try:
-                stored += self._database.writing(store)
+                stored += self._database.writing(
+                    store_labels,
+                    revisions[start : start + AT_ONCE],
+                    keys=keys,
+                    source=source,
+                    now=now or self._clock(),
+                )
             except Unavailable as error:
                 raise Unavailable(
                     f"{error}. {start} of {len(revisions)} labels are stored; to store the others, do the same again"
@@ -202,15 +199,14 @@ class Labels(Part):
 
     def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
         """Those whose response is not in the record: it may come later, was given out, or the id is wrong."""
-        known: set[tuple[BatchKey, str]] = set()
-        named = (batches.c.gate, batches.c.batch_id, batches.c.attempt, responses.c.response_id)
+        named = [*batches.c[BATCH], responses.c.response_id]
         query = sa.select(*named).join_from(batches, responses, responses.c.batch == batches.c.id)
-        batch_ids = sorted({label.key.batch_id for label in revisions})
+        keys = [(*one.key, one.response_id) for one in revisions]
         with self._database.reading() as connection:
-            for some in (batch_ids[i : i + _IDS_A_QUERY] for i in range(0, len(batch_ids), _IDS_A_QUERY)):
-                for row in connection.execute(query.where(batches.c.batch_id.in_(some))):
-                    known.add((BatchKey(row.gate, row.batch_id, row.attempt), row.response_id))
-        return [label for label in revisions if (label.key, label.response_id) not in known]
+            known: set[Any] = {
+                tuple(row.values()) for row in bulk_insert.look_up(connection, query, named, keys)
+            }
+        return [one for one, key in zip(revisions, keys, strict=True) if key not in known]
 
     def urgent(self, now: datetime) -> frozenset[str]:
         """The gates whose audit rate is raised: the risk alarm waits for their labels."""
@@ -244,10 +240,10 @@ class Labels(Part):
             conditions.append(sa.tuple_(*place) > sa.tuple_(*reached))
         if gate is not None:
             conditions.append(decisions.c.gate == gate)
-        with self._database.reading(snapshot=True) as connection:
+        with self._labels_of(gate) as (connection, labels):
             of_claims = sa.case((decisions.c.unit == "claim", batches.c.metadata), else_=sa.null())
             query = unlabelled(
-                self._read.table(connection, gate),
+                labels,
                 *batches.c["gate", "batch_id", "attempt"],
                 responses.c.response_id,
                 gate_revisions.c.severity_kind,
@@ -280,17 +276,14 @@ class Labels(Part):
 
     def drawn(self, gate: str | None = None) -> list[DrawnResponse]:
         """Every response that was drawn for a label, with a severity or without, of one gate or all; in no order."""
-        newest = sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision).label("revision"))
-        present = newest.group_by(gate_revisions.c.gate).subquery()
+        present = newest(gate_revisions.c.revision).subquery()
         query = (
             sa.select(
                 *batches.c["gate", "batch_id", "attempt"],
                 responses.c.response_id,
                 gate_revisions.c.severity_kind,
             )
-            .select_from(decisions)
-            .join(batches, batches.c.id == decisions.c.batch)
-            .join(responses, responses.c.batch == decisions.c.batch)
+            .select_from(ANSWERED)
             .join(present, present.c.gate == decisions.c.gate)
             .join(gate_revisions, same(gate_revisions, present, "gate", "revision"))
             .where(SAMPLED, responses.c.drawn)
@@ -304,8 +297,7 @@ class Labels(Part):
 
     def pending(self) -> dict[str, int]:
         """How many drawn responses wait for a severity, by gate; every gate is there."""
-        with self._database.reading(snapshot=True) as connection:
-            labels = self._read.table(connection)
+        with self._labels_of(None) as (connection, labels):
             waiting = unlabelled(
                 labels,
                 decisions.c.gate,
@@ -322,8 +314,8 @@ class Labels(Part):
 
     def severities(self, gate: str, kind: str) -> Severities:
         """The present severities of one gate and kind."""
-        with self._database.reading(snapshot=True) as connection:
-            return Severities.read(connection, self._read.table(connection, gate), gate, kind)
+        with self._labels_of(gate) as (connection, labels):
+            return Severities.read(connection, labels, gate, kind)
 
     def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
         """Say of which of these gates labels that this labeller gives here would not be read, and why."""
@@ -364,26 +356,18 @@ def unlabelled(
     (the newest of the gate) are joined. Where the first wrong claim decides what an answer loses, no other is asked for. Of the gates `held` by an early warning all of the newest answers that shipped are asked
     for, drawn or not.
     """
-    newest = (
+    last = (
         sa.select(sa.func.max(gate_revisions.c.revision))
         .where(gate_revisions.c.gate == decisions.c.gate)
         .correlate(decisions)
         .scalar_subquery()
     )
-    labelled = sa.exists().where(
-        same(labels, batches, *BATCH),
-        labels.c.response_id == responses.c.response_id,
-        labels.c.kind == gate_revisions.c.severity_kind,
-    )
+    labelled = sa.exists().where(is_label(labels, batches, gate_revisions.c.severity_kind))
     query: sa.Select[Any] = sa.select(*columns)
     return (
-        query.select_from(decisions)
-        .join(batches, batches.c.id == decisions.c.batch)
-        .join(responses, responses.c.batch == decisions.c.batch)
+        query.select_from(ANSWERED)
         .join(
-            gate_revisions,
-            (gate_revisions.c.gate == decisions.c.gate)
-            & (gate_revisions.c.revision == newest.correlate(decisions)),
+            gate_revisions, (gate_revisions.c.gate == decisions.c.gate) & (gate_revisions.c.revision == last)
         )
         .where(
             _asked(held),
@@ -412,18 +396,14 @@ def wrong_above(
     """
     wrong, said, later = responses.alias(), labels.alias(), labels.alias()
 
-    def of_it(label: sa.FromClause) -> sa.ColumnElement[bool]:
-        return (
-            same(label, batch, *BATCH) & (label.c.response_id == wrong.c.response_id) & (label.c.kind == kind)
-        )
-
+    of_it = is_label(said, batch, kind, wrong)
     replaced = sa.exists().where(
-        of_it(later),
+        is_label(later, batch, kind, wrong),
         later.c.labeller == said.c.labeller,
         sa.tuple_(later.c.effective_at, later.c.id) > sa.tuple_(said.c.effective_at, said.c.id),
     )
-    better = sa.exists().where(of_it(said), said.c.severity < 1, ~replaced.correlate_except(later))
-    worst = sa.exists().where(of_it(said), said.c.severity == 1)
+    better = sa.exists().where(of_it, said.c.severity < 1, ~replaced.correlate_except(later))
+    worst = sa.exists().where(of_it, said.c.severity == 1)
     return (
         sa.exists()
         .where(
@@ -444,5 +424,5 @@ def _asked(held: Sequence[str]) -> sa.ColumnElement[bool]:
         return drawn
     from streamer.risk.states.early import URGENT  # workers, which load this module, watch no risk
 
-    newest = decisions.c.batch.in_(newest_shipped(decisions.c.gate, URGENT).correlate(decisions))
-    return drawn | (decisions.c.gate.in_(held) & (batches.c.attempt == 1) & ships & newest)
+    late = decisions.c.batch.in_(newest_shipped(decisions.c.gate, URGENT).correlate(decisions))
+    return drawn | (decisions.c.gate.in_(held) & (batches.c.attempt == 1) & ships & late)

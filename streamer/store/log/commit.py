@@ -30,7 +30,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, PARTITION, key_of
-from streamer.store.db.schema.types import Row, joined
+from streamer.store.db.schema.types import Row, joined, row_of
 from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Position, Step, advancing, fenced, in_partition, locking, positions
@@ -270,13 +270,12 @@ def _beside(row: Row, decision: BatchDecision) -> Row | None:
     made = decision.candidate
     if made is None:
         return None
-    return {
-        "batch": row["batch"],
-        "candidate": made.candidate,
-        "scores": None if made.scores is None else list(made.scores),
-        "shipped": None if made.shipped is None else list(made.shipped),
-        "why": made.why,
-        "signals": made.signals,
-        "budget_count": None if made.needed is None else float(made.needed.count),
-        "budget_groups": None if made.needed is None else made.needed.groups,
-    }
+    return row_of(
+        candidate_decisions,
+        made,
+        batch=row["batch"],
+        scores=None if made.scores is None else list(made.scores),
+        shipped=None if made.shipped is None else list(made.shipped),
+        budget_count=None if made.needed is None else float(made.needed.count),
+        budget_groups=None if made.needed is None else made.needed.groups,
+    )

@@ -109,15 +109,9 @@ class DeadLetters(Part):
                     .where(dead_letters.c.id == identity)
                     .values(replayed_at=now, replayed_by=by)
                 )
-            replays = [
-                connection.execute(
-                    sa.insert(dead_letter_replays)
-                    .values(dead_letter=identity, at=now, by=by)
-                    .returning(dead_letter_replays.c.id)
-                ).scalar_one()
-                for identity in wanted
-            ]
-            control.append(connection, dead_letter_replays, [(one,) for one in replays], now=now)
+            for identity in wanted:
+                replay = {"dead_letter": identity, "at": now, "by": by}
+                control.insert(connection, dead_letter_replays, replay, now=now)
             return len(wanted)
 
         return self._database.writing(work)

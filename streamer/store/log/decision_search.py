@@ -11,6 +11,7 @@ from typing import Literal
 import sqlalchemy as sa
 
 from streamer.store.db.schema import batches, decisions, gates, responses
+from streamer.store.db.schema.joins import DECIDED
 from streamer.store.db.schema.types import of_row
 from streamer.store.part import Part
 
@@ -126,7 +127,7 @@ def _candidates(wanted: Wanted, names: list[str], before: int | None) -> sa.Sele
     """What the indexes find, the newest first."""
     query = sa.select(decisions.c.batch.label("number")).where(decisions.c.gate.in_(names))
     if wanted.batch:
-        query = query.join(batches, batches.c.id == decisions.c.batch).where(batches.c.gate.in_(names))
+        query = query.select_from(DECIDED).where(batches.c.gate.in_(names))
         if wanted.batch.endswith("*"):
             query = query.where(batches.c.batch_id.startswith(wanted.batch[:-1], autoescape=True))
         else:

@@ -192,48 +192,31 @@ class Reports(Part):
 
     def decided_and_shipped(self, gate: str) -> tuple[int, int]:
         """Batches decided by a gate, and those of them of which something shipped."""
-        query = sa.select(
-            sa.func.count(),
-            sa.func.coalesce(
-                sa.func.sum(sa.case((decisions.c.outcome.in_(("ship", "mixed")), 1), else_=0)), 0
-            ),
-        ).where(decisions.c.gate == gate)
-        ((decided, shipped),) = self._database.rows(query)
-        return int(decided), int(shipped)
+        shipped = decisions.c.outcome.in_(("ship", "mixed"))
+        query = sa.select(sa.func.count(), sa.func.count().filter(shipped)).where(decisions.c.gate == gate)
+        ((decided, some),) = self._database.rows(query)
+        return decided, some
 
     def brought_embeddings(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
         """Of a gate's newest decisions, those on batches that brought embeddings, and how many of these it did not take."""
-        latest = (
-            sa.select(decisions.c.reason, decisions.c.embedding_source)
-            .where(decisions.c.gate == gate)
-            .order_by(decisions.c.batch.desc())
-            .limit(newest)
-            .subquery()
-        )
-        held = sa.case((latest.c.reason == "encoder_mismatch", 1), else_=0)
-        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(held), 0)).where(
-            latest.c.embedding_source == "event"
-        )
+        latest = _latest(gate, newest).c
+        held = sa.func.count().filter(latest.reason == "encoder_mismatch")
+        query = sa.select(sa.func.count(), held).where(latest.embedding_source == "event")
         ((brought, refused),) = self._database.rows(query)
-        return int(brought), int(refused)
+        return brought, refused
 
     def not_read(self, gate: str, *, newest: int = 1000) -> tuple[int, dict[Rule, int]]:
         """How many newest decisions of a gate are looked at, and by each rule, those with an answer that the encoder did not read."""
-        latest = (
-            sa.select(decisions.c.batch)
-            .where(decisions.c.gate == gate)
-            .order_by(decisions.c.batch.desc())
-            .limit(newest)
-            .subquery()
-        )
+        latest = _latest(gate, newest)
         query = (
             sa.select(responses.c.not_read, sa.func.count(latest.c.batch.distinct()))
             .join_from(latest, responses, responses.c.batch == latest.c.batch)
+            .where(responses.c.not_read.is_not(None))
             .group_by(responses.c.not_read)
         )
         with self._database.reading() as connection:
             looked = connection.scalar(sa.select(sa.func.count()).select_from(latest))
-            found = dict(map(tuple, connection.execute(query.where(responses.c.not_read.is_not(None)))))
+            found = dict(map(tuple, connection.execute(query)))
         return int(looked or 0), {rule: found[rule] for rule in RULES if rule in found}
 
     def decided_batches(self, gate: str) -> dict[str, DecidedScores]:
@@ -254,3 +237,9 @@ class Reports(Part):
                     (batch_id, list(rows)) for batch_id, rows in groupby(found, key=itemgetter("batch_id"))
                 )
             }
+
+
+def _latest(gate: str, most: int) -> sa.Subquery:
+    """Select the newest decisions of a gate."""
+    query = sa.select(*decisions.c["batch", "reason", "embedding_source"]).where(decisions.c.gate == gate)
+    return query.order_by(decisions.c.batch.desc()).limit(most).subquery()

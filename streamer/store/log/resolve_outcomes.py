@@ -33,7 +33,7 @@ from streamer.store.db.schema import (
     label_signatures,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, RESPONSE, is_batch, key_of
+from streamer.store.db.schema.joins import BATCH, DECIDED, RESPONSE, is_batch, key_of, newest
 from streamer.store.db.schema.types import Columns, Row
 from streamer.store.log import rows
 from streamer.store.log.outbox import receipts_of
@@ -197,7 +197,7 @@ def recorded_batch(connection: sa.Connection, key: BatchKey) -> RecordedBatch | 
     """The action of a decided batch, its metadata and its responses' texts; None where it is not decided."""
     found = connection.execute(
         sa.select(batches.c.id, batches.c.metadata, decisions.c.action_value)
-        .join_from(batches, decisions, decisions.c.batch == batches.c.id)
+        .select_from(DECIDED)
         .where(is_batch(key))
     ).one_or_none()
     if found is None or found.action_value is None:
@@ -216,19 +216,9 @@ def recorded_batch(connection: sa.Connection, key: BatchKey) -> RecordedBatch | 
 
 
 def _some_gate_keeps_no_texts(connection: sa.Connection) -> bool:
-    newest = sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision)).group_by(
-        gate_revisions.c.gate
-    )
-    return bool(
-        connection.scalar(
-            sa.select(
-                sa.exists().where(
-                    sa.tuple_(gate_revisions.c.gate, gate_revisions.c.revision).in_(newest),
-                    ~gate_revisions.c.keep_texts,
-                )
-            )
-        )
-    )
+    present = sa.tuple_(*gate_revisions.c["gate", "revision"]).in_(newest(gate_revisions.c.revision))
+    some = sa.exists().where(present, ~gate_revisions.c.keep_texts)
+    return bool(connection.scalar(sa.select(some)))
 
 
 def _settle_labels(

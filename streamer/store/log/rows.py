@@ -9,17 +9,15 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import AskedMark, BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
-from streamer.store.db.schema.decisions import decisions
+from streamer.store.db.schema import dead_letters, decisions, judgements, label_revisions, label_signatures
 from streamer.store.db.schema.joins import BATCH, PARTITION
-from streamer.store.db.schema.types import HASH_BYTES, Columns, columns_of
+from streamer.store.db.schema.types import HASH_BYTES, Columns, columns_of, row_of
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
 
 _OF_RESPONSES = tuple("response_id" if one == "id" else one for one in ScoredResponse.__struct_fields__)
-
-_OF_ASKED = ("judge", "mark", "failure", "requests", "input_tokens", "output_tokens", "cost", "remembered")
-
 
 _PATHS = {
     one.name: path for one in decisions.c if isinstance(path := one.info["of"], str) and one.name != "batch"
@@ -101,72 +99,67 @@ def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
 def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any]]:
     """The rows of what a judge was asked for a decision's scores, without ids; without words where the gate keeps no texts."""
     keep = decision.policy.settings.keep_texts
-    made = []
-    for response_id, one in decision.asked:
-        salt = secrets.token_bytes(HASH_BYTES)
-        made.append(
-            {
-                **dict(zip(BATCH, decision.key, strict=True)),
-                "response_id": response_id,
-                "judged_at": decision.decided_at,
-                "label": None,
-                "subscores": None if one.subscores is None else dict(one.subscores),
-                **{name: getattr(one, name) for name in _OF_ASKED},
-                "exchanges": dict(one.exchanges) if keep else None,
-                "salt": salt if keep else None,
-                "content_mac": judgement_mac(salt, one.exchanges),
-                "erased_at": None if keep else now,
-                "for_score": True,
-            }
-        )
-    return made
+    return [
+        {
+            **judgement_row(decision.key, response_id, one, decision.decided_at),
+            "for_score": True,
+            **({} if keep else {"exchanges": None, "salt": None, "erased_at": now}),
+        }
+        for response_id, one in decision.asked
+    ]
+
+
+def judgement_row(key: BatchKey, response_id: str, asked: AskedMark, at: datetime) -> dict[str, Any]:
+    """The row of what a judge was asked about a response, sealed, without its id."""
+    salt, said = secrets.token_bytes(HASH_BYTES), dict(asked.exchanges)
+    return row_of(
+        judgements,
+        asked,
+        **dict(zip(BATCH, key, strict=True)),
+        response_id=response_id,
+        judged_at=at,
+        label=None,
+        subscores=None if asked.subscores is None else dict(asked.subscores),
+        exchanges=said,
+        salt=salt,
+        content_mac=judgement_mac(salt, said),
+        erased_at=None,
+    )
 
 
 def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> dict[str, Any]:
     """The row of a refused record, sealed, without its id."""
-    row: dict[str, Any] = {
+    row = row_of(
+        dead_letters,
+        record,
         **dict(zip(PARTITION, record.partition, strict=True)),
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "code": code,
-        "detail": storable(detail),
-        "key": record.key,
-        "value": record.value,
-        "headers": record.headers,
-        "salt": secrets.token_bytes(HASH_BYTES),
-        "recorded_at": now,
-    }
+        code=code,
+        detail=storable(detail),
+        salt=secrets.token_bytes(HASH_BYTES),
+        recorded_at=now,
+    )
     row["content_mac"] = dead_letter_mac(row)
     return row
 
 
 def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, Any]:
     """The row of a severity, without its id. A label from the future counts from when it came."""
-    return {
+    return row_of(
+        label_revisions,
+        label,
         **dict(zip(BATCH, label.key, strict=True)),
-        "response_id": label.response_id,
-        "kind": label.kind,
-        "labeller": label.labeller,
-        "severity": stored_number(label.severity),
-        "raw_severity": None if label.raw_severity is None else stored_number(label.raw_severity),
-        "labelled_at": label.labelled_at,
-        "received_at": now,
-        "effective_at": min(label.labelled_at, now),
-        "source": source,
-        "remark": label.remark,
-        "severities": {name: stored_number(one) for name, one in label.severities} or None,
-    }
+        severity=stored_number(label.severity),
+        raw_severity=None if label.raw_severity is None else stored_number(label.raw_severity),
+        received_at=now,
+        effective_at=min(label.labelled_at, now),
+        source=source,
+        severities={name: stored_number(one) for name, one in label.severities} or None,
+    )
 
 
 def signature_row(label: LabelRevision, number: int, *, source: str, now: datetime) -> dict[str, Any]:
     """The row of the signature that came with a severity, without its id; `number` is the severity's."""
-    return {
-        "label": number,
-        "signature": label.signature,
-        "key_id": label.key_id,
-        "received_at": now,
-        "source": source,
-    }
+    return row_of(label_signatures, label, label=number, received_at=now, source=source)
 
 
 def withheld(record: Record) -> Record:

@@ -12,7 +12,7 @@ from streamer.security.accounts import ROLES, Account, Role, hidden, issued, new
 from streamer.store.audit import control
 from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import accounts
-from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.types import of_row, row_of
 from streamer.store.part import Part
 
 _ADMINISTRATOR: Role = "administrator"
@@ -161,8 +161,7 @@ class Accounts(Part):
             created_by=by,
             reason=reason,
         )
-        row = {field: getattr(account, field) for field in Account.__slots__}
-        control.insert(connection, accounts, row, now=now)
+        control.insert(connection, accounts, row_of(accounts, account), now=now)
         if before is None:
             # Only now, as the chain waits for who makes another account at this moment.
             others = sa.select(accounts.c.name).where(accounts.c.name != name).distinct()

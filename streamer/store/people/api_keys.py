@@ -12,7 +12,7 @@ from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
 from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
-from streamer.store.db.schema.types import Row, of_row
+from streamer.store.db.schema.types import Row, of_row, row_of
 from streamer.store.part import Part
 from streamer.store.policies.policy_rows import no_gate
 
@@ -118,11 +118,8 @@ def _check_lengths(**texts: str) -> None:
 
 
 def _row(key: ApiKey) -> Row:
-    own = ("id", "digest", "gates", "may", "note", "created_at", "created_by", "expires_at")
-    return {name: getattr(key, name) for name in own} | {
-        "rate_requests": None if key.rate is None else key.rate.requests,
-        "rate_seconds": None if key.rate is None else key.rate.seconds,
-    }
+    requests, seconds = (None, None) if key.rate is None else (key.rate.requests, key.rate.seconds)
+    return row_of(api_keys, key, rate_requests=requests, rate_seconds=seconds)
 
 
 def _key(row: Row) -> ApiKey:

@@ -17,7 +17,7 @@ from streamer.gates.settings import GateSettings
 from streamer.lazy import LazyLogger
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import in_revisions
-from streamer.store.calibration.run_rows import remembered_prompts
+from streamer.store.calibration.run_rows import ids_of, remembered_prompts
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -27,7 +27,7 @@ from streamer.store.db.schema import (
     decisions,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, key_of
+from streamer.store.db.schema.joins import ANSWERED
 from streamer.store.db.schema.types import Row, of_row
 from streamer.store.part import Part
 
@@ -153,11 +153,11 @@ class Candidates(Part):
         what `made` has of them."""
         query = (
             sa.select(decisions.c.batch, responses.c.response_id)
-            .join(batches, batches.c.id == decisions.c.batch)
-            .join(responses, (responses.c.batch == decisions.c.batch) & responses.c.drawn)
+            .select_from(ANSWERED)
             .where(
                 decisions.c.gate == gate,
                 decisions.c.sampled,
+                responses.c.drawn,
                 batches.c.attempt == 1,
                 (decisions.c.scorer != settings.scorer) | ~in_revisions(gate, signals=settings.signals),
             )
@@ -214,13 +214,11 @@ def _prompt_rows(connection: sa.Connection, gate: str, number: int, rule: Full) 
     if rule.prompts is None:
         raise ValueError("a candidate of all signals needs its prompts")
     (prompts,) = rule.prompts
-    columns = list(batches.c[BATCH])
-    names = [name.rpartition("#") for name in prompts.ids]
-    keys = [BatchKey(gate, batch, int(attempt)) for batch, _, attempt in names]
-    ids = {
-        key_of(row): row["id"]
-        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, keys)
-    }
+    keys = [
+        BatchKey(gate, batch, int(attempt))
+        for batch, _, attempt in (name.rpartition("#") for name in prompts.ids)
+    ]
+    ids = ids_of(connection, keys)
     segments = prompts.segments or (None,) * len(keys)
     return [
         {"candidate": number, "place": place, "batch": ids[key], "signals": row.astype("<f4").tobytes(), "bad": bad, "segment": segment}

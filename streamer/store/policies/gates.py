@@ -17,8 +17,8 @@ from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.store.audit import control
 from streamer.store.db.engine import unless_there
 from streamer.store.db.schema import gate_revisions, gates, policies
-from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
-from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
+from streamer.store.db.schema.joins import REVISION_OF_POLICY, newest, same
+from streamer.store.db.schema.types import HASH_BYTES, Row, of_row, row_of
 from streamer.store.part import Part
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
@@ -63,13 +63,7 @@ class Gates(Part):
         def work(connection: sa.Connection) -> GateRevision:
             if connection.execute(sa.select(gates.c.name).where(gates.c.name == name)).first():
                 raise _taken(name)
-            row = {
-                "name": name,
-                "seed": revision.seed,
-                "audit_salt": revision.audit_salt,
-                "created_at": moment,
-            }
-            control.insert(connection, gates, row, now=moment)
+            control.insert(connection, gates, row_of(gates, revision, name=name), now=moment)
             _write_revision(connection, revision)
             policy = Policy(
                 gate=name,
@@ -109,7 +103,7 @@ class Gates(Part):
 
         def work(connection: sa.Connection) -> GateRevision:
             present = self._writer.lock_newest(connection, name)
-            newest = _in_force(connection, name)
+            carried = _in_force(connection, name)
             # From the policy, which is trusted: a revision without one may be anybody's.
             before = present.settings
             try:
@@ -121,7 +115,7 @@ class Gates(Part):
             if wanted.flat() == before.flat():
                 raise UsageError(f"gate {name} has these settings already")
             revision = replace(
-                newest,
+                carried,
                 revision=_last_revision(connection, name) + 1,
                 settings=wanted,
                 created_at=moment,
@@ -160,8 +154,7 @@ def _taken(name: str) -> UsageError:
 
 
 def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
-    own = ("gate", "revision", "created_at", "created_by", "reason")
-    row = {name: getattr(revision, name) for name in own} | revision.settings.flat()
+    row = row_of(gate_revisions, revision, **revision.settings.flat())
     control.insert(connection, gate_revisions, row, now=revision.created_at)
 
 
@@ -173,14 +166,8 @@ def _select() -> sa.Select[Any]:
 
 def _of_newest_policies() -> sa.Select[Any]:
     """Revisions that a policy made: one that somebody wrote past the program is in force nowhere."""
-    newest = (
-        sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version"))
-        .group_by(policies.c.gate)
-        .subquery()
-    )
-    return (
-        _select().join(policies, REVISION_OF_POLICY).join(newest, same(newest, policies, "gate", "version"))
-    )
+    last = newest(policies.c.version).subquery()
+    return _select().join(policies, REVISION_OF_POLICY).join(last, same(last, policies, "gate", "version"))
 
 
 def _in_force(connection: sa.Connection, name: str) -> GateRevision:

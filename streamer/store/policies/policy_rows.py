@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,7 +13,7 @@ from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import bursts_of, losses_of, with_prompts
 from streamer.store.db.bulk_insert import Statement, execute_all
-from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
+from streamer.store.db.schema import calibration_runs, gate_revisions, gates, joins, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
 from streamer.store.db.schema.types import Row
 
@@ -39,7 +38,7 @@ def no_gate(gate: str) -> UsageError:
     return UsageError(f"there is no gate {gate!r}; `streamer gate list` shows those there are")
 
 
-_NEWEST = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
+_NEWEST = joins.newest(policies.c.version)
 _NEWEST_OF = _NEWEST.where(policies.c.gate.in_(sa.bindparam("names", expanding=True)))
 _NEWEST_OF_ARRAY = _NEWEST.where(policies.c.gate == sa.func.any(sa.text("CAST(:names AS text[])")))
 
@@ -92,11 +91,6 @@ def from_newest(connection: sa.Connection, newest: PolicyVersion) -> Iterator[Po
             below = keys[-1][1]
 
     return chain([newest], older())
-
-
-def policy_row(policy: Policy) -> dict[str, Any]:
-    """The row of a policy, without its signature."""
-    return {name: getattr(policy, name) for name in _OWN}
 
 
 def settings_of(row: Row) -> GateSettings:

@@ -24,9 +24,10 @@ from streamer.signing.policies import (
 )
 from streamer.store.audit import control
 from streamer.store.db.schema import gates, policies, policy_events
+from streamer.store.db.schema.types import row_of
 from streamer.store.log.outbox import enqueue
 from streamer.store.policies import fence
-from streamer.store.policies.policy_rows import from_newest, newest_keys, no_gate, policy_row, read_versions
+from streamer.store.policies.policy_rows import from_newest, newest_keys, no_gate, read_versions
 
 PolicyMessage = Callable[[Policy, PolicySignature | None], OutboxMessage]
 
@@ -152,10 +153,8 @@ class PolicyWriter:
         signature = self._keys.sign(
             policy, record_id=control.head(connection).record_id, audit_salt=bytes(salt)
         )
-        row = policy_row(policy) | {
-            "signature": None if signature is None else signature.value,
-            "key_id": None if signature is None else signature.key_id,
-        }
+        value, key_id = (None, None) if signature is None else (signature.value, signature.key_id)
+        row = row_of(policies, policy, signature=value, key_id=key_id)
         control.insert(connection, policies, row, now=policy.valid_from)
         if signature is not None:
             written = one_version(connection, policy.gate, policy.version)

@@ -26,14 +26,13 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import REVISION_OF_POLICY
-from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.joins import ANSWERED, REVISION_OF_POLICY
+from streamer.store.db.schema.types import Row, of_row, row_of
 from streamer.store.labels.revisions import severities_given
 from streamer.store.log.outbox import enqueue
 from streamer.store.part import AlertMessage, Part
 
 _MOST_NAME = 200
-_FACTS = ("alert_id", "gate", "kind", "level", "message", "details", "policy_version", "raised_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +92,7 @@ class Alerts(Part):
     def raise_(self, event: AlertsV1) -> bool:
         """Record an alert and enqueue its message; returns False when the same alert is on record already."""
         return self._database.writing(
-            lambda connection: raise_alert(
-                connection, event, message=self._shared.alert_message, now=self._clock()
-            )
+            raise_alert, event, message=self._shared.alert_message, now=self._clock()
         )
 
     def list(
@@ -156,7 +153,7 @@ class Alerts(Part):
             "by": by,
             "at": self._clock(),
         }
-        self._database.writing(lambda connection: connection.execute(alert_assignments.insert(), row))
+        self._database.writing(sa.Connection.execute, alert_assignments.insert(), row)
 
     def draws(self, gate: str, *, kind: str, until: datetime, limit: int = 400) -> builtins.list[ShippedDraw]:
         """The newest labelled draws of a gate decided before a moment that shipped something, the oldest first."""
@@ -164,8 +161,7 @@ class Alerts(Part):
             given = severities_given(self._read.table(connection, gate), gate, kind)
             query = (
                 sa.select(batches.c.batch_id, decisions.c.decided_at, sa.func.max(given.c.severity))
-                .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-                .join(responses, (responses.c.batch == batches.c.id) & (responses.c.action == "ship"))
+                .select_from(ANSWERED)
                 .join(
                     given,
                     (given.c.batch_id == batches.c.batch_id)
@@ -174,6 +170,7 @@ class Alerts(Part):
                 .where(
                     decisions.c.gate == gate,
                     decisions.c.sampled,
+                    responses.c.action == "ship",
                     decisions.c.decided_at < until,
                     batches.c.attempt == 1,
                 )
@@ -214,12 +211,7 @@ class Alerts(Part):
         It is named by its id, or by so much of its beginning that one alert alone has it. Raises
         `UsageError` when no alert or more than one has this id, or it was acknowledged before.
         """
-        moment = now or self._clock()
-
-        def work(connection: sa.Connection) -> RaisedAlert:
-            return acknowledge(connection, alert_id, by=by, reason=reason, now=moment)
-
-        return self._database.writing(work)
+        return self._database.writing(acknowledge, alert_id, by=by, reason=reason, now=now or self._clock())
 
 
 def acknowledge(
@@ -243,7 +235,7 @@ def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMes
     """
     new = connection.execute(
         upsert(connection, alerts)
-        .values({name: getattr(event, name) for name in _FACTS})
+        .values(row_of(alerts, event))
         .on_conflict_do_nothing(index_elements=[alerts.c.alert_id])
         .returning(alerts.c.id)
     ).first()
@@ -319,7 +311,7 @@ def _one(connection: sa.Connection, alert_id: str) -> Row:
 
 def _raised(row: Row) -> RaisedAlert:
     return RaisedAlert(
-        alert=AlertsV1(schema=SCHEMA, **{name: row[name] for name in _FACTS}),
+        alert=of_row(AlertsV1, row, schema=SCHEMA),
         number=row["id"],
         assignee=row["assignee"],
         acknowledged_by=row["by"],

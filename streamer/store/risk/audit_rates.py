@@ -1,7 +1,6 @@
 """The audit rates of gates: the newest of each, what they cost, and how one is written."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -10,16 +9,18 @@ import sqlalchemy as sa
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.gates.policy import WARNING
 from streamer.store.audit import control
-from streamer.store.db.schema import audit_rates, decisions, policies, responses
+from streamer.store.db.schema import audit_rates, decisions, joins, policies, responses
 from streamer.store.db.schema.decisions import EXTRA_DRAW
-from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.types import of_row, row_of
+
+_NEWEST = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
 
 
 def newest_rates(
     connection: sa.Connection, gates: Sequence[str] | None = None, *, chained: bool = False
 ) -> dict[str, AuditRate]:
     """The newest audit rate of each gate (of all when None) that ever had one; or the newest that the control log has."""
-    newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
+    newest = _NEWEST
     if chained:
         newest = newest.where(~control.waits_for_chain(audit_rates))
     if gates is not None:
@@ -47,9 +48,8 @@ def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
 
 def raised_gates(now: datetime) -> sa.CompoundSelect[Any]:
     """Select the gates whose audit rate is raised, or that an early warning holds."""
-    newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
     raised = sa.select(audit_rates.c.gate).where(
-        audit_rates.c.id.in_(newest), audit_rates.c.boosted, audit_rates.c.until > now
+        audit_rates.c.id.in_(_NEWEST), audit_rates.c.boosted, audit_rates.c.until > now
     )
     return sa.union(raised, _held_early())
 
@@ -61,9 +61,8 @@ def held_early(connection: sa.Connection) -> list[str]:
 
 def _held_early() -> sa.Select[Any]:
     """Select the gates that an early warning holds."""
-    newest = sa.select(policies.c.gate, sa.func.max(policies.c.version)).group_by(policies.c.gate)
     return sa.select(policies.c.gate).where(
-        sa.tuple_(policies.c.gate, policies.c.version).in_(newest),
+        sa.tuple_(policies.c.gate, policies.c.version).in_(joins.newest(policies.c.version)),
         policies.c.created_by == WARNING,
         policies.c.state == "closed",
     )
@@ -82,5 +81,4 @@ def newest_shipped(gate: sa.ColumnElement[str] | str, count: int) -> sa.Select[A
 
 def append(connection: sa.Connection, gate: str, rate: AuditRate, now: datetime) -> None:
     """Write a rate and seal it. Workers follow it once they read it, seconds later."""
-    row = {name: value for name, value in asdict(rate).items() if name != "number"}
-    control.insert(connection, audit_rates, {"gate": gate, **row}, now=now)
+    control.insert(connection, audit_rates, row_of(audit_rates, rate, gate=gate), now=now)

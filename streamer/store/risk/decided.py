@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.report import Decided, DecidedHour
 from streamer.store.db.schema import batches, decisions, responses
-from streamer.store.db.schema.joins import same
+from streamer.store.db.schema.joins import is_label
 from streamer.store.db.schema.types import UtcDateTime
 
 MOST_COUNTED = 20_000
@@ -62,10 +62,7 @@ def decided(
         batches.c.id == newest.c.batch,
         responses.c.batch == newest.c.batch,
         responses.c.action == "ship",
-        labels.c.gate == newest.c.gate,
-        same(labels, batches, "batch_id", "attempt"),
-        labels.c.response_id == responses.c.response_id,
-        labels.c.kind == kind,
+        is_label(labels, batches, kind),
     )
     labelled = sa.select(sa.func.count()).select_from(newest).where(newest.c.outcome.in_(_SHIPPED), given)
     return Decided(

@@ -28,10 +28,19 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
+from streamer.store.db.schema.joins import (
+    ANSWERED,
+    BATCH,
+    DECIDED,
+    POLICY_OF_DECISION,
+    REVISION_OF_POLICY,
+    is_label,
+    same,
+)
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.db.schema.views import latest
 from streamer.store.labels.revisions import means, wrong_above
+from streamer.store.part import Part
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.audit_rates import newest_shipped
 
@@ -51,7 +60,7 @@ _READ = sa.select(
     # As it was written: whether the numbers are needed is known later.
     sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
     decisions.c.budget_count / (decisions.c.budget_groups + 1.0),
-).join_from(decisions, batches, batches.c.id == decisions.c.batch)
+).select_from(DECIDED)
 """First of all, of decisions: the columns of `_logged`."""
 _SHIPPED = responses.c.action == "ship"
 _COUNTS = (
@@ -96,70 +105,120 @@ def probe(connection: sa.Connection) -> Probe:
     return Probe(told[0], told[1], told[2], told[3])
 
 
-DECIDED = tuple(decisions.c["gate", "batch"])
-LABELLED = tuple(label_revisions.c["gate", "id"])
-
-
-def gates_with(
-    connection: sa.Connection, numbered: tuple[sa.Column[Any], ...], after: int, until: int
-) -> frozenset[str]:
-    """Say which gates are `DECIDED` or `LABELLED` with numbers above `after` and up to `until`."""
+def gates_with(connection: sa.Connection, number: sa.Column[int], after: int, until: int) -> frozenset[str]:
+    """Say which gates have rows of a table with numbers above `after` and up to `until`."""
     if until <= after:
         return frozenset()
-    gate, number = numbered
-    query = sa.select(gate).distinct().where(number > after, number <= until)
+    query = sa.select(number.table.c.gate).distinct().where(number > after, number <= until)
     return frozenset(connection.execute(query).scalars())
 
 
-def decided(connection: sa.Connection, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
-    """Read the next first attempts of a gate, in the order of their numbers."""
-    query = (
-        _READ.where(
-            decisions.c.gate == gate,
-            decisions.c.batch > after,
-            decisions.c.batch <= until,
-            batches.c.attempt == 1,
+class MonitoredDecisions(Part):
+    """What watching reads of decisions and labels."""
+
+    def probe(self) -> Probe:
+        return self._database.read(probe)
+
+    def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
+        """Read the next first attempts of a gate, in the order of their numbers."""
+        number = decisions.c.batch
+        query = (
+            _READ.where(decisions.c.gate == gate, number > after, number <= until, batches.c.attempt == 1)
+            .order_by(number)
+            .limit(limit)
         )
-        .order_by(decisions.c.batch)
-        .limit(limit)
-    )
-    rows = bulk_insert.as_given(connection.execute(query))
-    if not rows:
-        return LoggedDecisions()
-    stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0][0], rows[-1][0]))
-    wanted = {row[0] for row in rows}  # later attempts lie between them
+        with self._database.reading(snapshot=True) as connection:
+            rows = bulk_insert.as_given(connection.execute(query))
+            if not rows:
+                return LoggedDecisions()
+            stretch = (decisions.c.gate == gate, number.between(rows[0][0], rows[-1][0]))
+            wanted = {row[0] for row in rows}  # later attempts lie between them
 
-    def ask(asked: sa.Select[Any]) -> Sequence[Sequence[Any]]:
-        found = bulk_insert.as_given(connection.execute(asked.where(*stretch)))
-        return [row for row in found if row[0] in wanted]
+            def ask(asked: sa.Select[Any]) -> Sequence[Sequence[Any]]:
+                found = bulk_insert.as_given(connection.execute(asked.where(*stretch)))
+                return [row for row in found if row[0] in wanted]
 
-    return _logged(connection, gate, rows, ask)
+            return _logged(connection, gate, rows, ask)
+
+    def reference(self, run: int) -> LoggedDecisions:
+        """Read the newest decisions that a calibration run read, in the order of their numbers."""
+        read = (
+            sa.select(calibration_inputs.c.batch)
+            .where(calibration_inputs.c.run == run)
+            .distinct()
+            .order_by(calibration_inputs.c.batch.desc())
+            .limit(_MOST_REFERENCES)
+        )
+        query = _READ.where(decisions.c.batch.in_(read)).order_by(decisions.c.batch)
+        with self._database.reading(snapshot=True) as connection:
+            rows = connection.execute(query).all()
+            gate = sa.select(decisions.c.gate).where(decisions.c.batch.in_([row.batch for row in rows[:1]]))
+            found = connection.execute(gate).scalar() or ""
+            return _logged(connection, found, rows, _by_number(connection, rows))
+
+    def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
+        """Add what labels up to a number say: the needed severities, and predictions where a judge has seen all that shipped."""
+        with self._labels_of(gate) as (connection, labels):
+            return _labelled(connection, labels, gate, decisions, until)
+
+    def relabelled(
+        self, gate: str, numbers: Sequence[int], *, after: int, until: int
+    ) -> Sequence[LoggedDecision]:
+        """Read again those of these decisions that labels with numbers above `after` and up to `until` are of."""
+        label = label_revisions.c
+        query = (
+            sa.select(batches.c.id)
+            .join_from(label_revisions, batches, same(batches, label_revisions, *BATCH))
+            .where(label.gate == gate, label.id > after, label.id <= until, label.attempt == 1)
+        )
+        with self._labels_of(gate) as (connection, labels):
+            wanted = sorted(set(numbers).intersection(connection.execute(query.distinct()).scalars()))
+            keys = [(one,) for one in wanted]
+            rows = sorted(
+                bulk_insert.look_up_rows(connection, _READ, [decisions.c.batch], keys), key=itemgetter(0)
+            )
+            found = _logged(connection, gate, rows, _by_number(connection, rows))
+            return _labelled(connection, labels, gate, found, until)
+
+    def urgent(self, gate: str, kind: str, count: int) -> list[float | None]:
+        """Read what labels of a kind say of what shipped of the newest `count` such decisions, whoever asked; None: nothing."""
+        with self._labels_of(gate) as (connection, labels):
+            numbers = list(connection.execute(newest_shipped(gate, count)).scalars())
+            query = sa.select(batches.c.batch_id, responses.c.response_id).join_from(
+                batches, responses, responses.c.batch == batches.c.id
+            )
+            shipped = connection.execute(
+                query.where(batches.c.id.in_(numbers), _SHIPPED, batches.c.attempt == 1)
+            ).all()
+            ids = sorted({one.batch_id for one in shipped})
+            said, _ = _severities(connection, labels, gate, {kind}, ids, NEWEST)
+        return [said.get((one.batch_id, one.response_id, kind)) for one in shipped]
+
+    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
+        """Count labels that are of the kind and of a response that a decision already read had needed."""
+        with self._labels_of(gate) as (connection, labels):
+            return connection.execute(
+                sa.select(sa.func.count())
+                .select_from(ANSWERED)
+                .join(policies, POLICY_OF_DECISION)
+                .join(gate_revisions, REVISION_OF_POLICY)
+                .join(labels, is_label(labels, batches, gate_revisions.c.severity_kind))
+                .where(
+                    labels.c.gate == gate,
+                    labels.c.id > after,
+                    labels.c.id <= until,
+                    labels.c.attempt == 1,
+                    batches.c.id <= read,
+                    decisions.c.sampled,
+                    responses.c.drawn,
+                    _SHIPPED,
+                )
+            ).scalar_one()
 
 
-def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
-    """Read the newest decisions that a calibration run read, in the order of their numbers."""
-    read = (
-        sa.select(calibration_inputs.c.batch)
-        .where(calibration_inputs.c.run == run)
-        .distinct()
-        .order_by(calibration_inputs.c.batch.desc())
-        .limit(_MOST_REFERENCES)
-    )
-    query = _READ.where(decisions.c.batch.in_(read)).order_by(decisions.c.batch)
-    rows = connection.execute(query).all()
-    gate = sa.select(decisions.c.gate).where(decisions.c.batch.in_([row.batch for row in rows[:1]]))
-    return _logged(connection, connection.execute(gate).scalar() or "", rows, _by_number(connection, rows))
-
-
-def labelled(
-    connection: sa.Connection,
-    labels: sa.FromClause,
-    gate: str,
-    found: LoggedDecisions,
-    *,
-    until: int,
+def _labelled(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, found: LoggedDecisions, until: int
 ) -> LoggedDecisions:
-    """Add what labels up to a number say: the needed severities, and predictions where a judge has seen all that shipped."""
     asked = found.asked()
     if not asked:
         return found
@@ -168,35 +227,6 @@ def labelled(
     said, came = _severities(connection, labels, gate, kinds, [one.batch_id for one in asked], until)
     marks = _marks(connection, asked)
     return found.with_known(_with(one, marks.get(one.number, ()), said, came) for one in asked)
-
-
-def relabelled(
-    connection: sa.Connection,
-    labels: sa.FromClause,
-    gate: str,
-    numbers: Sequence[int],
-    *,
-    after: int,
-    until: int,
-) -> Sequence[LoggedDecision]:
-    """Read again those of these decisions that labels with numbers above `after` and up to `until` are of."""
-    told = connection.execute(
-        sa.select(batches.c.id)
-        .join_from(label_revisions, batches, same(batches, label_revisions, *BATCH))
-        .where(
-            label_revisions.c.gate == gate,
-            label_revisions.c.id > after,
-            label_revisions.c.id <= until,
-            label_revisions.c.attempt == 1,
-        )
-        .distinct()
-    ).scalars()
-    wanted = sorted(set(numbers) & set(told))
-    found = bulk_insert.look_up_rows(connection, _READ, [decisions.c.batch], [(one,) for one in wanted])
-    rows = sorted(found, key=itemgetter(0))
-    return labelled(
-        connection, labels, gate, _logged(connection, gate, rows, _by_number(connection, rows)), until=until
-    )
 
 
 def backlog(
@@ -211,17 +241,13 @@ def backlog(
     """Count the first attempts with numbers above `bet`, and the labels that those above `after` wait for."""
     unread = (
         sa.select(decisions.c.batch, decisions.c.sampled, decisions.c.decided_at, *batches.c[BATCH])
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .select_from(DECIDED)
         .where(decisions.c.gate == gate, decisions.c.batch > after, batches.c.attempt == 1)
     )
     newer = unread.where(decisions.c.batch > bet).limit(MOST_COUNTED).subquery()
     count = connection.execute(sa.select(sa.func.count()).select_from(newer)).scalar_one()
     found = unread.where(decisions.c.sampled).order_by(decisions.c.batch).limit(MOST_COUNTED).subquery()
-    given: sa.ColumnElement[bool] = sa.exists().where(
-        same(labels, found, *BATCH),
-        labels.c.response_id == responses.c.response_id,
-        labels.c.kind == settings.severity_kind,
-    )
+    given: sa.ColumnElement[bool] = sa.exists().where(is_label(labels, found, settings.severity_kind))
     if settings.until_wrong:
         given |= wrong_above(labels, found, settings.severity_kind)
     waiting, oldest = connection.execute(
@@ -231,49 +257,6 @@ def backlog(
         .where(responses.c.drawn, responses.c.action == "ship", ~given)
     ).one()
     return Backlog(unread=count, labels=waiting, oldest=oldest)
-
-
-def urgent(
-    connection: sa.Connection, labels: sa.FromClause, gate: str, kind: str, count: int
-) -> list[float | None]:
-    """Read what labels of a kind say of what shipped of the newest `count` such decisions, whoever asked; None: nothing."""
-    numbers = list(connection.execute(newest_shipped(gate, count)).scalars())
-    query = sa.select(batches.c.batch_id, responses.c.response_id).join_from(
-        batches, responses, responses.c.batch == batches.c.id
-    )
-    shipped = connection.execute(
-        query.where(batches.c.id.in_(numbers), _SHIPPED, batches.c.attempt == 1)
-    ).all()
-    said, _ = _severities(connection, labels, gate, {kind}, sorted({one.batch_id for one in shipped}), NEWEST)
-    return [said.get((one.batch_id, one.response_id, kind)) for one in shipped]
-
-
-def late_labels(
-    connection: sa.Connection, labels: sa.FromClause, gate: str, *, after: int, until: int, read: int
-) -> int:
-    """Count labels that are of the kind and of a response that a decision already read had needed."""
-    return connection.execute(
-        sa.select(sa.func.count())
-        .select_from(labels)
-        .join(batches, same(batches, labels, *BATCH))
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .join(policies, POLICY_OF_DECISION)
-        .join(gate_revisions, REVISION_OF_POLICY & (gate_revisions.c.severity_kind == labels.c.kind))
-        .join(
-            responses,
-            (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
-        )
-        .where(
-            labels.c.gate == gate,
-            labels.c.id > after,
-            labels.c.id <= until,
-            labels.c.attempt == 1,
-            batches.c.id <= read,
-            decisions.c.sampled,
-            responses.c.drawn,
-            responses.c.action == "ship",
-        )
-    ).scalar_one()
 
 
 def _by_number(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> Ask:

@@ -30,7 +30,7 @@ from streamer.risk.states import (
 )
 from streamer.store.db.schema import batches, decisions, monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
-from streamer.store.db.schema.types import Row, of_row
+from streamer.store.db.schema.types import Row, of_row, row_of
 
 _MOST_EVIDENCE = 1e300
 _STATES: dict[str, Callable[[str], AlarmState]] = {
@@ -47,22 +47,20 @@ _TERMS = tuple(Terms.__dataclass_fields__)
 
 def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, now: datetime) -> bool:
     """Move a gate's own row on, if it still stands where it was read; others wait for this transaction to end."""
-    row = {
-        "step": before.step + 1,
-        "read_batch": after.read,
-        "seen_batch": after.seen,
-        "bet_batch": after.bet,
-        "seen_label": after.labels,
-        "read_through": after.read_through,
-        "unwatched": after.unwatched,
-        "late": after.late,
-        "marks": json.dumps([[*mark[:3], mark.at.isoformat()] for mark in after.marks]),
-        "drift_run": after.drift_run,
-        "drift_policy": after.drift_policy,
-        "service": None if after.service is None else after.service.to_json(),
-        "tally": None if after.tally is None else after.tally.to_json(),
-        "updated_at": now,
-    }
+    row = row_of(
+        monitor_gates,
+        after,
+        gate=before.gate,
+        step=before.step + 1,
+        read_batch=after.read,
+        seen_batch=after.seen,
+        bet_batch=after.bet,
+        seen_label=after.labels,
+        marks=json.dumps([[*mark[:3], mark.at.isoformat()] for mark in after.marks]),
+        service=None if after.service is None else after.service.to_json(),
+        tally=None if after.tally is None else after.tally.to_json(),
+        updated_at=now,
+    )
     if before.step:
         changed = connection.execute(
             sa.update(monitor_gates)
@@ -72,7 +70,7 @@ def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, no
         return changed.rowcount == 1
     try:
         with connection.begin_nested():
-            connection.execute(sa.insert(monitor_gates).values(gate=before.gate, **row))
+            connection.execute(sa.insert(monitor_gates).values(row))
     except sa.exc.IntegrityError:
         return False
     return True

@@ -1,11 +1,10 @@
 """Where the watching of each gate stands: read at one moment, written in one transaction or not at all."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 from statistics import fmean
-from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 import structlog
@@ -18,9 +17,7 @@ from streamer.gates.policy import MONITOR, WARNING
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.recalibration.comparison import Reading, claim_losses, ship_rate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
-from streamer.risk.rounds.columns import LoggedDecisions
-from streamer.risk.rounds.horizon import Probe, Watermark
-from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.report import Drawing, OpenAlert, RiskReport, report_of
 from streamer.risk.rounds.state import BETTING, GateWatch, WatchedSequence
 from streamer.risk.rounds.store import CalibratedSample, News, Release, Standing, Written
@@ -33,17 +30,18 @@ from streamer.store.db.schema import (
     alerts,
     calibration_candidates,
     calibration_runs,
+    decisions,
     gate_revisions,
+    label_revisions,
     monitor_sequences,
     policies,
 )
 from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
-from streamer.store.part import Part
 from streamer.store.policies.policy_rows import newest_keys, read_versions
-from streamer.store.risk import audit_rates, monitored_decisions
+from streamer.store.risk import audit_rates
 from streamer.store.risk.alerts import acknowledge, raise_alert
 from streamer.store.risk.decided import decided
-from streamer.store.risk.monitored_decisions import DECIDED, LABELLED, gates_with
+from streamer.store.risk.monitored_decisions import MonitoredDecisions, backlog, gates_with, probe
 from streamer.store.risk.monitoring_rows import (
     read_watch,
     sequence_of,
@@ -54,23 +52,17 @@ from streamer.store.risk.monitoring_rows import (
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-P = ParamSpec("P")
-
 _MOST_ALERTS = 20
 
 
-class Monitoring(Part):
+class Monitoring(MonitoredDecisions):
     """Implements `streamer.risk.rounds.store.WatchStore`."""
-
-    def probe(self) -> Probe:
-        return self._database.read(monitored_decisions.probe)
 
     def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
         with self._database.reading(snapshot=True) as connection:
             return News(
-                decided=gates_with(connection, DECIDED, after.decisions, until.decisions),
-                labelled=gates_with(connection, LABELLED, after.labels, until.labels),
+                decided=gates_with(connection, decisions.c.batch, after.decisions, until.decisions),
+                labelled=gates_with(connection, label_revisions.c.id, after.labels, until.labels),
                 policies=dict(newest_keys(connection, None)),
                 acknowledged=frozenset(_acknowledged(connection, alert_ids)),
             )
@@ -88,7 +80,7 @@ class Monitoring(Part):
                 policy=found[0].active.policy,
                 salt=found[0].active.audit_salt,
                 acknowledged=_acknowledged(connection, alert_ids),
-                probe=monitored_decisions.probe(connection),
+                probe=probe(connection),
                 alerts=_open_alerts(connection, gate),
                 reopened=_reopened(connection, watch),
                 rate=rate,
@@ -105,16 +97,13 @@ class Monitoring(Part):
 
     def judged(self, gate: str, *, now: datetime) -> RiskReport | None:
         """What is known of a gate's risk, with its verdict as of now; None when its newest policy cannot be read."""
-        with self._database.reading(snapshot=True) as connection:
+        with self._labels_of(gate) as (connection, labels):
             found = read_versions(connection, newest_keys(connection, [gate]))
             if not found or found[0].active is None:
                 return None
             policy, watch = found[0].active.policy, read_watch(connection, gate)
-            labels = self._read.table(connection, gate)
             kind, period = policy.settings.severity_kind, timedelta(days=policy.settings.budget_period_days)
-            backlog = monitored_decisions.backlog(
-                connection, labels, gate, policy.settings, after=watch.read, bet=watch.bet
-            )
+            waits = backlog(connection, labels, gate, policy.settings, after=watch.read, bet=watch.bet)
             alerts = _open_alerts(connection, gate)
             counts = decided(connection, labels, gate, kind=kind, now=now, period=period)
             rate, extra = _rate(connection, gate)
@@ -122,7 +111,7 @@ class Monitoring(Part):
         drawing = replace(Drawing.of(rate, extra, policy.settings, now), extra=cost)
         report = report_of(watch, policy.settings, drawing, alerts)
         report = replace(report, decided=counts)
-        return with_verdict(report, watch, policy, now=now, backlog=backlog)
+        return with_verdict(report, watch, policy, now=now, backlog=waits)
 
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""
@@ -130,43 +119,8 @@ class Monitoring(Part):
         rows = self._database.mappings(query.order_by(monitor_sequences.c.number.desc()))
         return [sequence_of(row) for row in rows]
 
-    def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
-        return self._database.read_at_once(
-            monitored_decisions.decided, gate, after=after, until=until, limit=limit
-        )
-
-    def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
-        return self._by_labels(gate, monitored_decisions.labelled, gate, decisions, until=until)
-
-    def relabelled(
-        self, gate: str, numbers: Sequence[int], *, after: int, until: int
-    ) -> Sequence[LoggedDecision]:
-        return self._by_labels(gate, monitored_decisions.relabelled, gate, numbers, after=after, until=until)
-
-    def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
-        return self._by_labels(
-            gate, monitored_decisions.late_labels, gate, after=after, until=until, read=read
-        )
-
-    def urgent(self, gate: str, kind: str, count: int) -> Sequence[float | None]:
-        return self._by_labels(gate, monitored_decisions.urgent, gate, kind, count)
-
-    def _by_labels(
-        self,
-        of: str,
-        work: Callable[Concatenate[sa.Connection, sa.FromClause, P], T],
-        *args: P.args,
-        **named: P.kwargs,
-    ) -> T:
-        """What `work` makes, at one moment, of the labels of a gate that are read, and these."""
-        with self._database.reading(snapshot=True) as connection:
-            return work(connection, self._read.table(connection, of), *args, **named)
-
     def calibrated(self, run: int) -> CalibratedSample | None:
         return self._database.read_at_once(calibrated, run)
-
-    def reference(self, run: int) -> LoggedDecisions:
-        return self._database.read_at_once(monitored_decisions.reference, run)
 
     def write(self, before: GateWatch, written: Written) -> bool:
         now = self._clock()

@@ -1,6 +1,7 @@
 """The recorded past of a gate, for asking what another policy would have made of it."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -16,6 +17,7 @@ from streamer.gates.policy import Policy, burst_of, segment_of
 from streamer.gates.rule import Cut, Needed
 from streamer.scoring.judged import WHOLE
 from streamer.store.db.schema import batches, decisions, responses
+from streamer.store.db.schema.joins import DECIDED
 from streamer.store.labels.revisions import Severities
 from streamer.store.part import Part
 from streamer.store.policies.policy_rows import read_versions
@@ -76,7 +78,7 @@ class PastDecisions(Part):
         group_by: str | None,
         most: int,
     ) -> Past:
-        with self._database.reading(snapshot=True) as connection:
+        with self._labels_of(gate) as (connection, labels):
             self._database.take_time(connection)
             wanted = [
                 decisions.c.gate == gate,
@@ -84,25 +86,24 @@ class PastDecisions(Part):
                 decisions.c.decided_at >= since,
                 decisions.c.decided_at < until,
             ]
-            joined = decisions.join(batches, batches.c.id == decisions.c.batch)
             count = connection.execute(
-                sa.select(sa.func.count()).select_from(joined).where(*wanted)
+                sa.select(sa.func.count()).select_from(DECIDED).where(*wanted)
             ).scalar_one()
             if count > most:
                 last = (
                     sa.select(decisions.c.batch)
-                    .select_from(joined)
+                    .select_from(DECIDED)
                     .where(*wanted)
                     .order_by(decisions.c.batch.desc())
                     .offset(most - 1)
                     .limit(1)
                 )
                 wanted.append(decisions.c.batch >= connection.execute(last).scalar_one())
-            severities = Severities.read(connection, self._read.table(connection, gate), gate, kind)
+            severities = Severities.read(connection, labels, gate, kind)
             columns = _PastColumns(gate, severities, sorted(keys), group_by)
             named = (batches.c.metadata,) if keys or group_by else ()
             prompt = (batches.c.prompt,) if group_by else ()
-            query = sa.select(*_DECIDED, *named, *prompt).select_from(joined)
+            query = sa.select(*_DECIDED, *named, *prompt).select_from(DECIDED)
             after = -1
             while True:
                 rows = connection.execute(
@@ -124,18 +125,21 @@ class PastDecisions(Part):
         return columns.past(policies, earlier=max(0, count - most))
 
 
+@dataclass(eq=False)
 class _PastColumns:
     """The columns of a past, as its pages come in."""
 
-    def __init__(self, gate: str, severities: Severities, keys: Sequence[str], group_by: str | None) -> None:
-        self._gate = gate
-        self._group_by = group_by
-        self._severities = severities
+    gate: str
+    severities: Severities
+    keys: Sequence[str]
+    group_by: str | None
+
+    def __post_init__(self) -> None:
         self._of_batches: list[tuple[Any, ...]] = []
         self._of_responses: list[tuple[Any, ...]] = []
         self._sizes: list[int] = []
         self._cuts: dict[int, Cut] = {}
-        self._named: dict[str, list[str | None]] = {key: [] for key in keys}
+        self._named: dict[str, list[str | None]] = {key: [] for key in self.keys}
         self.versions: list[int] = []
 
     def add(self, rows: Sequence[Any], answers: dict[int, list[Any]]) -> None:
@@ -159,13 +163,13 @@ class _PastColumns:
                     None if row.budget_count is None else Needed(row.budget_count, row.budget_groups),
                     row.burst,
                     None
-                    if self._group_by is None or row.metadata is None
-                    else burst_of(row.prompt, row.metadata, self._group_by),
+                    if self.group_by is None or row.metadata is None
+                    else burst_of(row.prompt, row.metadata, self.group_by),
                 )
             )
             found = answers.get(row.batch, [])  # a batch may have none, and is held
             self._sizes.append(len(found))
-            key = BatchKey(self._gate, row.batch_id, 1)
+            key = BatchKey(self.gate, row.batch_id, 1)
             blanks = [False] * len(found) if row.unit == "claim" else _blank(found)
             for one, blank in zip(found, blanks, strict=True):
                 self._of_responses.append(
@@ -176,7 +180,7 @@ class _PastColumns:
                         blank,
                         one.action == "ship",
                         one.drawn,
-                        self._severities.get(key, one.response_id) if one.drawn else None,
+                        self.severities.get(key, one.response_id) if one.drawn else None,
                     )
                 )
 
@@ -199,7 +203,7 @@ class _PastColumns:
             zip(*self._of_responses, strict=True) if self._of_responses else ((),) * 7
         )
         return Past(
-            gate=self._gate,
+            gate=self.gate,
             numbers=np.array(numbers, dtype=np.int64),
             batch_ids=batch_ids,
             decided_at=decided_at,

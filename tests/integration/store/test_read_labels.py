@@ -134,7 +134,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         found[f"sample, {basis}"] = [(one.key, one.items) for one in sample]
     with store._database.reading() as connection:
         labels = store.reviews._read.table(connection)
-        from streamer.store.labels.review_claims import candidates
+        from streamer.store.labels.reviews import candidates
 
         found["candidates"] = [
             row.batch for row in connection.execute(candidates(labels, ANA, [GATE], LATER))
@@ -402,13 +402,14 @@ def test_readers_have_labels_from_one_place() -> None:
     """Other modules that name the table write it, seal it, or ask for numbers of rows alone."""
     may = {
         "labels/read_labels.py", "log/resolve_outcomes.py", "audit/chained_rows.py", "audit/outcome_rows.py",
-        "audit/unchained.py",
+        "audit/unchained.py", "log/rows.py",
         "audit/logged.py",  # what was ever given, read or not
     }  # fmt: skip
     mentions = {
         "labels/revisions.py": 3,  # counts of all; sealing
-        "labels/review_offers.py": 3,  # that a labeller's next label is later than the last
-        "calibration/calibration_runs.py": 2, "calibration/recalibration_status.py": 5, "risk/monitored_decisions.py": 9,  # numbers
+        "labels/reviews.py": 3,  # that a labeller's next label is later than the last
+        "calibration/calibration_runs.py": 2, "calibration/recalibration_status.py": 5, "risk/monitored_decisions.py": 5,  # numbers
+        "risk/monitoring_state.py": 2,  # likewise
         "log/reports.py": 7,  # whether a gate has any; the export of every row
     }  # fmt: skip
     folder = Path(streamer.store.__file__).parent

@@ -10,8 +10,8 @@ import pytest
 from streamer.gates.batch_key import BatchKey
 from streamer.review.items import Mark, Reviewer, ReviewItem, UnknownItem
 from streamer.store.db.schema import label_revisions
-from streamer.store.labels.review_claims import candidates
-from streamer.store.labels.review_claims import take as take_row
+from streamer.store.labels.reviews import candidates
+from streamer.store.labels.reviews import taken as take_row
 from tests.at_once import at_once
 from tests.integration.store.conftest import START, World
 from tests.recorded import risk_estimates

@@ -1,12 +1,12 @@
 """What names a batch and a response, and on what tables are joined that many queries join."""
 
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.store.db.schema.calibration import calibration_candidates, calibration_runs
-from streamer.store.db.schema.decisions import batches, carried_signals, decisions
+from streamer.store.db.schema.decisions import batches, carried_signals, decisions, responses
 from streamer.store.db.schema.gates import gate_revisions, policies
 from streamer.store.db.schema.types import Row
 
@@ -28,6 +28,29 @@ def is_batch(key: BatchKey, table: sa.FromClause = batches) -> sa.ColumnElement[
 def same(one: sa.FromClause, other: sa.FromClause, *names: str) -> sa.ColumnElement[bool]:
     """Whether rows of two tables agree in columns of these names."""
     return sa.and_(*(one.c[name] == other.c[name] for name in names))
+
+
+DECIDED: Final = decisions.join(batches, batches.c.id == decisions.c.batch)
+"""Decisions with their batches."""
+
+ANSWERED: Final = DECIDED.join(responses, responses.c.batch == decisions.c.batch)
+"""The same with each response."""
+
+
+def newest(column: Any) -> sa.Select[tuple[str, int]]:
+    """Select each gate and the highest value of a column of its rows, under the column's name."""
+    gate = column.table.c.gate
+    return sa.select(gate, sa.func.max(column).label(column.name)).group_by(gate)
+
+
+def is_label(
+    labels: sa.FromClause,
+    batch: sa.FromClause,
+    kind: str | sa.ColumnElement[str],
+    of: sa.FromClause = responses,
+) -> sa.ColumnElement[bool]:
+    """Whether a label is of this kind, and of a response of the batch."""
+    return same(labels, batch, *BATCH) & (labels.c.response_id == of.c.response_id) & (labels.c.kind == kind)
 
 
 def revision_of(table: sa.FromClause, revisions: sa.FromClause = gate_revisions) -> sa.ColumnElement[bool]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -106,6 +106,19 @@ T = TypeVar("T")
 def of_row(kind: type[T], row: Row, /, **other: Any) -> T:
     """Make a value of a row: every field that is not given is the column of its name."""
     return kind(**{name: row[name] for name in kind.__annotations__ if name not in other}, **other)
+
+
+def row_of(table: sa.Table, value: Any, /, **other: Any) -> dict[str, Any]:
+    """Make a row of a value: every column that is not given is the field of its name, where the value has that."""
+    names, fields = _shared(table, value.__class__, frozenset(other))
+    return dict(zip(names, fields(value), strict=True)) | other
+
+
+@lru_cache
+def _shared(table: sa.Table, kind: Any, other: frozenset[str]) -> tuple[list[str], Callable[[Any], Any]]:
+    names = [one.name for one in table.c if one.name in kind.__annotations__.keys() - other]
+    own = attrgetter(*names)
+    return names, own if len(names) > 1 else lambda value: (own(value),)
 
 
 _headers = msgspec.json.Encoder()

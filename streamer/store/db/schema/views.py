@@ -4,7 +4,14 @@ import sqlalchemy as sa
 
 from streamer.store.db.schema.decisions import batches, decisions, responses
 from streamer.store.db.schema.gates import gate_revisions, policies
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, RESPONSE, REVISION_OF_POLICY
+from streamer.store.db.schema.joins import (
+    ANSWERED,
+    BATCH,
+    POLICY_OF_DECISION,
+    RESPONSE,
+    REVISION_OF_POLICY,
+    newest,
+)
 from streamer.store.db.schema.labels import label_revisions
 from streamer.store.db.schema.log import outcomes
 from streamer.store.db.schema.types import REAL
@@ -26,8 +33,7 @@ DECISIONS = (
         sa.func.max(responses.c.score).label("best_score"),
         sa.func.avg(responses.c.score, type_=REAL).label("mean_score"),
     )
-    .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-    .join(responses, responses.c.batch == decisions.c.batch)
+    .select_from(ANSWERED)
     .join(policies, POLICY_OF_DECISION)
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(outcomes, (outcomes.c.batch == decisions.c.batch) & (outcomes.c.kind == "decision"))
@@ -61,10 +67,7 @@ def latest(labels: sa.FromClause, *conditions: sa.ColumnElement[bool]) -> sa.Sub
 def severities(read: str) -> sa.Select[tuple[object, ...]]:
     """Make `v_severities` of the labels `l` that are read of gates with the settings `g`, an SQL condition."""
     label, revision = label_revisions.alias("l"), gate_revisions.alias("g")
-    newest = sa.select(policies.c.gate, sa.func.max(policies.c.version).label("version")).group_by(
-        policies.c.gate
-    )
-    of = newest.subquery("newest")
+    of = newest(policies.c.version).subquery("newest")
     found = latest(
         sa.select(label)
         .join_from(label, of, of.c.gate == label.c.gate)
