@@ -7,6 +7,7 @@ implementations, are compared with.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,23 +63,15 @@ def run_scored(
     seed : of the split and of the calibration's random weights.
     """
     by_id = {item.cloud.batch_id: item for item in scored}
-    first, second = split_clouds([item.cloud for item in scored], seed)
-    groups = calibration_groups([by_id[cloud.batch_id] for cloud in first], unit)
+    halves = split_clouds([item.cloud for item in scored], seed)
+    first, second = ([by_id[cloud.batch_id] for cloud in half] for half in halves)
+    groups = calibration_groups(first, unit)
     threshold = calibrate_groups(groups, alpha=alpha, method=method, seed=seed)
     cut = threshold.value if threshold.state == "cut" else None
+    gate = partial(gate_batch, unit=unit, state=threshold.state, threshold=cut)
     decided = tuple(
-        one.decided(
-            None
-            if one.scores is None
-            else gate_batch(
-                one.scores,
-                unit=unit,
-                state=threshold.state,
-                threshold=cut,
-                blank=list(map(is_blank, one.cloud.texts)),
-            ).shipped
-        )
-        for one in (by_id[cloud.batch_id] for cloud in second)
+        one.decided(one.scores and gate(one.scores, blank=list(map(is_blank, one.cloud.texts))).shipped)
+        for one in second
     )
     return OfflineResult(
         unit=unit, threshold=threshold, calibration=tuple(groups), decided=decided,

@@ -48,7 +48,7 @@ export const LATER_SETTINGS = {_lines(YOUNGER_SETTINGS)};
 /** Those that are written as floats. */
 export const FLOATS = new Set({_lines(sorted(NUMBERS))});
 
-/** The columns of a row of signals that say, by 1, why the encoder did not read a batch. */
+/** The signals that say, by 1, why an encoder did not read a batch. */
 export const UNREAD = {list(range(len(SIGNALS)))[UNREAD]};
 """
 

@@ -77,6 +77,14 @@ def labelled_groups(
     return tuple(made)
 
 
+def laid_out(groups: Sequence[LabelledGroup]) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the scores and severities of all items, group after group, each group's number of items, and its divisor."""
+    sizes = np.array([len(group.item_ids) for group in groups], dtype=np.int64)
+    divisors = np.where([group.summed for group in groups], 1, sizes)
+    scores = np.concatenate([np.empty(0), *[group.scores for group in groups]])
+    return scores, np.concatenate([np.empty(0), *[group.severities for group in groups]]), sizes, divisors
+
+
 def check_unique(groups: Sequence[LabelledGroup]) -> None:
     """Raise ValueError if two groups share an id: the same prompt must not count twice."""
     if len({group.id for group in groups}) == len(groups):

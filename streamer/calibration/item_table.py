@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.groups import LabelledGroup, check_unique
+from streamer.calibration.groups import LabelledGroup, check_unique, laid_out
 
 Floats = NDArray[np.float64]
 
@@ -43,12 +43,9 @@ class ItemTable:
             return groups
         check_unique(groups)
         ranked = sorted(groups, key=attrgetter("id"))
-        sizes = np.array([len(group.item_ids) for group in ranked], dtype=np.int64)
+        scores, severities, sizes, divisors = laid_out(ranked)
         index = np.repeat(np.arange(len(ranked)), sizes)
-        scores = np.concatenate([np.empty(0), *[group.scores for group in ranked]])
-        severities = np.concatenate([np.empty(0), *[group.severities for group in ranked]])
         order = np.lexsort((severities, scores, index))
-        divisors = np.where([group.summed for group in ranked], 1, sizes)
         ids = tuple([group.id for group in ranked])
         return cls(ids, scores[order], severities[order], index, sizes, divisors)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import whole_number
-from streamer.calibration.groups import LabelledGroup, check_unique
+from streamer.calibration.groups import LabelledGroup, check_unique, laid_out
 from streamer.calibration.guarantee import budget, counted, groups_needed, what_ships
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
@@ -106,11 +106,8 @@ def keyed_losses(
     """
     keyed = KeyedWeights(whole_number("seed", seed))
     check_unique(groups)
-    scores = np.concatenate([np.empty(0), *[group.scores for group in groups]])
-    severities = np.concatenate([np.empty(0), *[group.severities for group in groups]])
-    sizes = np.array([len(group.item_ids) for group in groups], dtype=np.int64)
+    scores, severities, sizes, divisors = laid_out(groups)
     if not scheme.random:
-        divisors = np.where([group.summed for group in groups], 1, sizes)
         return scores, severities / np.repeat(divisors, sizes)
     # Every scheme gives the one item of a group the whole weight.
     losses: Floats = severities.copy()

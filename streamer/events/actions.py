@@ -13,7 +13,6 @@ from msgspec import Meta
 from streamer.calibration.threshold import ThresholdState
 from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName, Identifier, about
-from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt, ResponsesV1, content_hash
 from streamer.events.topic import Topic, batch_text, bound_text
@@ -264,9 +263,6 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
             raise ValueError("only a shipped batch of a gate with unit best selects a response")
 
 
-_reader = Reader(ActionsV1, SCHEMA)
-
-
 def action_id(key: BatchKey) -> str:
     """Derive the id of a batch's action.
 
@@ -318,9 +314,8 @@ def text_to_show(batch: ResponsesV1, action: ActionsV1) -> str | None:
     return text
 
 
-def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:
-    """Read an action, as a consumer would. Raises `BadMessage`."""
-    return _reader.read_whole(value, limits)
+decode_action = Reader(ActionsV1, SCHEMA).read_whole
+"""Read an action, as a consumer would. Raises `BadMessage`."""
 
 
 def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
@@ -329,14 +324,15 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
     `key` is that of the input record, so that order per key is kept; `trace`, its headers, whose
     trace context is carried on.
     """
+    time, subject = event.decided_at, event.batch_id
     return event_message(
         event,
         topic=topic,
         key=key,
         source=f"gate:{event.gate}",
         id=event.action_id,
-        subject=event.batch_id,
-        time=event.decided_at,
+        subject=subject,
+        time=time,
         trace=trace,
     )
 

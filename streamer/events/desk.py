@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName, Identifier, about
-from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text
@@ -78,9 +77,6 @@ class DeskV1(Event, frozen=True, gc=False, kw_only=True):
             raise ValueError("a person decides by name; a deadline rejects, and has none")
 
 
-_reader = Reader(DeskV1, SCHEMA)
-
-
 def desk_id(key: BatchKey) -> str:
     """Derive the id of what becomes of a batch at the desk.
 
@@ -89,9 +85,8 @@ def desk_id(key: BatchKey) -> str:
     return event_id(DESK_NAMESPACE, key.gate, key.batch_id, key.attempt)
 
 
-def decode_desk(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> DeskV1:
-    """Read an outcome, as a consumer would. Raises `BadMessage`."""
-    return _reader.read_whole(value, limits)
+decode_desk = Reader(DeskV1, SCHEMA).read_whole
+"""Read an outcome, as a consumer would. Raises `BadMessage`."""
 
 
 def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
@@ -100,14 +95,15 @@ def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers
     `key` is that of the action, so that order per key is kept; `trace`, its headers, whose trace
     context is carried on.
     """
+    time, subject = event.decided_at, event.batch_id
     return event_message(
         event,
         topic=topic,
         key=key,
         source=f"gate:{event.gate}",
         id=event.desk_id,
-        subject=event.batch_id,
-        time=event.decided_at,
+        subject=subject,
+        time=time,
         trace=trace,
     )
 

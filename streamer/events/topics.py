@@ -1,7 +1,7 @@
 """The names of the topics."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from streamer.events.topic import Topic, every
 
@@ -23,52 +23,22 @@ class Topics:
     """
 
     prefix: str = "streamer."
+    responses: str = field(init=False, repr=False)
+    labels: str = field(init=False, repr=False)
+    actions: str = field(init=False, repr=False)
+    desk: str = field(init=False, repr=False)
+    thresholds: str = field(init=False, repr=False)
+    dead_letters: str = field(init=False, repr=False)
+    alerts: str = field(init=False, repr=False)
+    checkpoints: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if _PREFIX.fullmatch(self.prefix) is None:
             raise ValueError(
                 f"a topic prefix has at most 200 of letters, digits, '.', '_' and '-', not {self.prefix!r}"
             )
-
-    @property
-    def responses(self) -> str:
-        """In: batches of responses to be decided."""
-        return self.prefix + "responses"
-
-    @property
-    def labels(self) -> str:
-        """In: severities."""
-        return self.prefix + "labels"
-
-    @property
-    def actions(self) -> str:
-        """Out: one decision per batch."""
-        return self.prefix + "actions"
-
-    @property
-    def desk(self) -> str:
-        """Out: what people made of held batches."""
-        return self.prefix + "desk"
-
-    @property
-    def thresholds(self) -> str:
-        """Out, compacted by gate: the newest policy of each gate."""
-        return self.prefix + "thresholds"
-
-    @property
-    def dead_letters(self) -> str:
-        """Out: messages that were refused, as they came, and why."""
-        return self.prefix + "dead-letters"
-
-    @property
-    def alerts(self) -> str:
-        """Out: alarms."""
-        return self.prefix + "alerts"
-
-    @property
-    def checkpoints(self) -> str:
-        """Out: heads of the audit chain."""
-        return self.prefix + "checkpoints"
+        for one in fields(self)[1:]:
+            object.__setattr__(self, one.name, self.prefix + one.name.replace("_", "-"))
 
     def of(self, topic: Topic) -> str:
         """The name of a topic."""

@@ -9,14 +9,15 @@ The groups that are left are then exchangeable whatever labels do: nothing is as
 tries several D and takes the one whose threshold ships most has read severities first, and breaks the budget.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from streamer.gates.audit_rate import label_lag
 from streamer.gates.declared import Pending
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.suffix_test import Recorded
 
 MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""
@@ -32,7 +33,7 @@ Because = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgeCut:
+class AgeCut(Recorded):
     """From which age on the draws of a run counted, and what that was chosen from. Kept with the run.
 
     Attributes
@@ -100,18 +101,6 @@ class AgeCut:
         if (remedy := self.remedy(gate)) is not None:
             parts.append(remedy)
         return "; ".join(parts) or None
-
-    def to_json(self) -> dict[str, Any]:
-        """The cut as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "AgeCut":
-        """Read what `to_json` gave. Raises `ValueError` for anything else."""
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ValueError(f"not an age cut: {error}") from None
 
 
 def span(seconds: float) -> str:

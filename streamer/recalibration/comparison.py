@@ -107,10 +107,7 @@ def ship_rate(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> f
     """
     if not groups or reading.ships_nothing:
         return 0.0
-    sizes = [len(group.items) for group in groups]
-    starts = [0, *accumulate(sizes[:-1])]
-    shares_of_groups = np.add.reduceat(shipped(reading, unit, groups, sizes), starts) / sizes
-    return float(shares_of_groups.mean())
+    return float(_means(reading, unit, groups).mean())
 
 
 def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDArray[np.float64]:
@@ -120,9 +117,15 @@ def losses(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> NDAr
     """
     if not groups or reading.ships_nothing:
         return np.zeros(len(groups))
+    return _means(reading, unit, groups, severities_of(groups))
+
+
+def _means(
+    reading: Reading, unit: Unit, groups: Sequence[SampledGroup], of: NDArray[np.float64] | float = 1.0
+) -> NDArray[np.float64]:
     sizes = [len(group.items) for group in groups]
     starts = [0, *accumulate(sizes[:-1])]
-    return np.add.reduceat(shipped(reading, unit, groups, sizes) * severities_of(groups), starts) / sizes
+    return np.add.reduceat(shipped(reading, unit, groups, sizes) * of, starts) / sizes
 
 
 def claim_losses(

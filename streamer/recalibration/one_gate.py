@@ -204,7 +204,7 @@ def recalibrate_by_rule(
             recorded = replace(recorded, held_until=decided.held_until)
         else:
             decided = verdict(
-                gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run, closed)
+                gate.settings, compared, closed=closed, worse=run.worse, unskilled=_unskilled(run, closed)
             )
     failpoint("before_record")
     _record(store, recorded, decided, before, compared, alarms, now=clock())
@@ -224,7 +224,7 @@ def tighten_by_rule(
         return None
     with store.one_moment() as read:
         run = _calibrate(read, gate, before, clock=clock, diagnostics=False)
-    if run.suffix is None or not run.suffix.cuts:
+    if run.worse is None:
         return None
     compared = _compare(store, before, run)
     if compared.direction != "tighter":
@@ -234,7 +234,7 @@ def tighten_by_rule(
         if _direction(proposed, run) != "tighter":
             return None  # a person already has this much to look at
     run = with_diagnostics(run)
-    decided = verdict(gate.settings, compared, worse=_worse(run))
+    decided = verdict(gate.settings, compared, worse=run.worse)
     _record(store, run, decided, before, compared, None, now=clock())
     return FinishedRun(outcome=decided.outcome, why=decided.why, run=run)
 
@@ -244,10 +244,6 @@ def _unwatched(since: datetime | None, now: datetime) -> str | None:
     if since is None or now - since <= LONGEST_UNWATCHED:
         return None
     return f"watching stands still: no alarm has read what was decided since {since:%Y-%m-%d %H:%M:%SZ}"
-
-
-def _worse(run: CalibrationRun) -> str | None:
-    return run.suffix.said if run.suffix is not None and run.suffix.cuts else None
 
 
 def _unskilled(run: CalibrationRun, closed: Closing | None) -> str | None:
@@ -354,7 +350,7 @@ def _judge_loosening(
         alarms=alarms,
         evidence=store.known_evidence(run.gate.gate),
         unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
-        worse=_worse(run) or _worse(worst_label),
+        worse=run.worse or worst_label.worse,
         unskilled=_unskilled(worst_label, closed),
     )
     if not decided.worst_label:

@@ -148,6 +148,11 @@ class CalibrationRun:
         return Reading(Cut.at(self.decided.value), self.rule, self.bursts)
 
     @property
+    def worse(self) -> str | None:
+        """How much worse the newest groups are, in words; None where the threshold does not rest on them."""
+        return self.suffix.said if self.suffix is not None and self.suffix.cuts else None
+
+    @property
     def bursts(self) -> Bursts | None:
         """The bursts of which nothing ships, hashed without a secret; None where the gate ships whatever their burst."""
         settings = self.gate.settings

@@ -18,7 +18,7 @@ from streamer.errors import LeaseLost, Unavailable
 from streamer.events.alerts import AlertsV1, alert
 from streamer.gates.policy import GateRevision
 from streamer.recalibration.gate_status import GateStatus, GateStatuses
-from streamer.recalibration.runner import GateWork, Runner
+from streamer.recalibration.runner import GateWork, Runner, RunObserver
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Leadership(Protocol):
         """Tell whether it was ours and could not be renewed in time. Does not block."""
 
 
-class Observer(Protocol):
+class Observer(RunObserver, Protocol):
     """Observes the rounds; see `streamer.telemetry.recalibrator_metrics`."""
 
     def set_part(self, part: str, reachable: bool) -> None: ...
@@ -60,7 +60,6 @@ class Observer(Protocol):
     def show(self, status: GateStatus) -> None: ...
     def set_labels_pending(self, gate: str, responses: int) -> None: ...
     def set_labels_unread(self, gate: str, labels: int) -> None: ...
-    def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

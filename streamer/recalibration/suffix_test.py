@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,26 @@ LEAST_EVIDENCE = 20.0
 _CHANCES = np.arange(0.525, 1.0, 0.05)
 
 
+class Recorded:
+    """A dataclass that is kept with its run as JSON."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave. Raises `ValueError` for anything else."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ValueError(f"not a record of {cls.__name__}: {error}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suffix:
+class Suffix(Recorded):
     """What a suffix test found, kept with its run: of `pairs` of the newest W groups with older
     ones whose losses differ, those in which the newer is worse, and the e-value.
 
@@ -56,18 +74,6 @@ class Suffix:
             f"of {self.pairs} pairs of the newest {self.groups} labelled groups with older ones that differ, the newer one "
             f"is worse in {self.worse} (e-value {self.evidence:.3g})"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Suffix:
-        """Read what `to_json` gave. Raises `ValueError` for anything else."""
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ValueError(f"not a suffix test: {error}") from None
 
 
 def evidence(worse: int, pairs: int) -> float:

@@ -59,13 +59,13 @@ def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshol
 class ScoreCounts:
     """How many fine units and wrong ones (severity .5 or more) have their scores in each of `BINS` equal parts of [0, 1].
 
-    Medians are NaN where there is no unit.
+    Medians are None where there is no unit.
     """
 
     fine: tuple[int, ...]
     wrong: tuple[int, ...]
-    fine_median: float
-    wrong_median: float
+    fine_median: float | None
+    wrong_median: float | None
 
     @classmethod
     def of(cls, units: Units) -> "ScoreCounts":
@@ -73,7 +73,7 @@ class ScoreCounts:
         known, wrong = ~np.isnan(units.scores), units.severities >= 0.5
         kinds = units.scores[known & ~wrong], units.scores[known & wrong]
         fine, bad = (np.histogram(kind, np.linspace(0, 1, BINS + 1))[0].tolist() for kind in kinds)
-        middle = [float(np.median(kind)) if len(kind) else math.nan for kind in kinds]
+        middle = [float(np.median(kind)) if len(kind) else None for kind in kinds]
         return cls(tuple(fine), tuple(bad), *middle)
 
 
@@ -227,5 +227,5 @@ def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
     return starts, shipped / total, wrong / total, selective
 
 
-def _median(median: float) -> str:
-    return "none" if math.isnan(median) else f"{median:.2f}"
+def _median(median: float | None) -> str:
+    return "none" if median is None else f"{median:.2f}"

@@ -15,6 +15,4 @@ def test_each_walk_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     for _, calls, files, moves in rows:
         assert int(calls) > int(moves) > 0
         assert int(calls) > int(files) > 1
-    assert int(rows[2][1]) <= 3_000, (
-        "a recalibration reads its groups a few times each, not once for every figure"
-    )
+    assert int(rows[2][1]) <= 3_000, "a recalibration reads its groups a few times, not once a figure"

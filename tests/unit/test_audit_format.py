@@ -41,7 +41,7 @@ from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import keyed_bits, uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
 from streamer.labels.signing import statement as label_statement
-from streamer.recalibration.candidates import decide
+from streamer.recalibration.candidates import decide, for_gate
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
 from streamer.signing import merkle
@@ -405,7 +405,7 @@ def _calibrators(given: dict[str, Any]) -> dict[str, Any]:
         found = decide(settings, drawn(cuts))
         return found.threshold.value, rule_to_json(found.rule)
 
-    plain = drawn().for_gate(GateSettings(encoder="a@12345678", unit="response", audit_draws=2))
+    plain = for_gate(GateSettings(encoder="a@12345678", unit="response", audit_draws=2), drawn())
     thresholds = {
         name: _lambda(calibrator(name, {}).calibrate(plain).threshold.value)
         for name, kind in sorted(registry.every().items())

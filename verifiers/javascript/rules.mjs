@@ -77,7 +77,7 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
   return { ...plain, cut };
 }
 
-/** Why the encoder did not read a batch: three digits, 1 for each reason that its row of signals (float32, hexadecimal) has. */
+/** Why the encoder did not read a batch: a digit each reason, 1 where the row (float32, hexadecimal) has it. */
 export function unread(signals = "") {
   const row = Buffer.from(signals, "hex");
   return UNREAD.map((i) => Number(row.length >= 4 * (i + 1) && row.readFloatLE(4 * i) === 1)).join("");
@@ -100,12 +100,12 @@ function gate(unit, level, scores, blank) {
     return { shipped: scores.map(() => ships), best: null, selected: null, score: mean };
   }
   const best = bestOf(scores, blank);
-  const ships = best !== null && scores[best] > level;
+  const ships = scores[best] > level;
   return {
     shipped: scores.map((_, i) => ships && i === best),
     best,
     selected: ships ? best : null,
-    score: best === null ? 0 : scores[best],
+    score: scores[best] ?? 0,
   };
 }
 
@@ -130,14 +130,13 @@ function byChance(unit, level, rule, scores, blank, uniforms) {
   if (unit === "response") return { ...plain, shipped: passes.map((one, i) => one && !blank[i]) };
   if (unit === "batch") return { ...plain, shipped: passes.map(() => passes.every(Boolean) && !blank.includes(true)) };
   const shipped = passes.map((one, i) => one && i === plain.best);
-  return { ...plain, shipped, selected: plain.best !== null && shipped[plain.best] ? plain.best : null };
+  return { ...plain, shipped, selected: shipped[plain.best] ? plain.best : null };
 }
 
 /** The level of one batch by a transductive rule. */
 function ownLevel({ parameters: { alpha, groups, labelled }, curve }, scores) {
   const limit = budget(alpha, groups) + 1;
   const levels = curve.map(([level]) => level ?? -Infinity);
-  const totals = curve.map(([, total]) => total);
   const ranked = scores.toSorted((a, b) => b - a);
   const most = Math.min(labelled ?? ranked.length, ranked.length);
   let found = Math.max(ranked[0], levels[0]);
@@ -145,7 +144,7 @@ function ownLevel({ parameters: { alpha, groups, labelled }, curve }, scores) {
     const upper = ranked[shipped];
     while (shipped < ranked.length && ranked[shipped] === upper) shipped += 1;
     const charge = Math.min(shipped, most) / most;
-    const position = totals.findIndex((total) => -total >= charge - limit);
+    const position = curve.findIndex(([, total]) => -total >= charge - limit);
     if (position < 0) break;
     const lower = shipped < ranked.length ? ranked[shipped] : -Infinity;
     const level = Math.max(lower, levels[position]);

@@ -31,5 +31,5 @@ export const FLOATS = new Set([
   "recalibrate_every_seconds", "rho", "width"
 ]);
 
-/** The columns of a row of signals that say, by 1, why the encoder did not read a batch. */
+/** The signals that say, by 1, why an encoder did not read a batch. */
 export const UNREAD = [26, 27, 28];

@@ -43,23 +43,16 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     many = UNIT_WORDS[unit][1]
     row = result.default_row(unit, alpha)
     shipped = row.shipped_severity.mean
-    served = percent(row.ship_rate.mean)
-    without = percent(result.mean_severity[unit])
+    served, ship_rate = percent(row.ship_rate.mean), row.ship_rate.mean or 0.0
+    everything = result.mean_severity[unit]
+    without = percent(everything)
     if shipped is None:
         said = f"At a budget of {budget(alpha)} nothing ships: {_why_closed(result, alpha)}"
     else:
-        ship_rate, everything = row.ship_rate.mean or 0.0, result.mean_severity[unit]
-        said = served_sentence(
-            unit,
-            alpha,
-            ship_rate,
-            shipped,
-            row.promised.mean or 0.0,
-            everything,
-            _beside(result, row),
-        )
+        exposed, beside = row.promised.mean or 0.0, _beside(result, row)
+        said = served_sentence(unit, alpha, ship_rate, shipped, exposed, everything, beside)
         said = f"{said[:1].upper()}{said[1:]}."
-        if _clearly_above(row.shipped_severity, result.mean_severity[unit]):
+        if _clearly_above(row.shipped_severity, everything):
             said = (
                 f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
                 f"{percent(shipped)} against {without}. {said}"
@@ -67,7 +60,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     good, score = _worth(evaluation, result, unit)
     if good == _WRONG_WAY and not said.startswith("The score"):
         said = f"The score works the wrong way for {many}: bad answers score above fine ones. {said}"
-    held = percent(1 - (row.ship_rate.mean or 0.0))
+    held = percent(1 - ship_rate)
     through = (
         f"Nothing ships: {_why_closed(result, alpha)} Without a gate severity is {without} on average."
         if shipped is None
@@ -176,15 +169,8 @@ def _why_closed(result: DataSetResult, alpha: float) -> str:
 
 def findings(evaluation: Evaluation) -> list[str]:
     """Say what came out, a sentence or two for each thing that was asked."""
-    return [
-        text
-        for text in (
-            _budgets(evaluation),
-            _judges(evaluation),
-            *(_scores(evaluation, result) for result in evaluation.data_sets),
-        )
-        if text
-    ]
+    scores = (_scores(evaluation, result) for result in evaluation.data_sets)
+    return list(filter(None, (_budgets(evaluation), _judges(evaluation), *scores)))
 
 
 def _budgets(evaluation: Evaluation) -> str:

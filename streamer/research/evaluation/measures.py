@@ -4,6 +4,8 @@ Pure.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,24 +81,16 @@ def ranking(units: Units, *, unit: str, scorer: str, seed: int) -> RankingRow:
 
 def score_picture(units: Units) -> ScorePicture:
     """Return what is drawn of a score's units."""
-    counts = ScoreCounts.of(units)
     curves = tradeoff(units)
     chosen = np.unique(np.linspace(0, len(curves[0]) - 1, _THRESHOLDS).round().astype(np.intp))
     starts, ship, exposure, selective = (curve[chosen] for curve in curves)
     return ScorePicture(
-        fine=counts.fine,
-        wrong=counts.wrong,
-        fine_median=_or_none(counts.fine_median),
-        wrong_median=_or_none(counts.wrong_median),
+        **asdict(ScoreCounts.of(units)),
         thresholds=_numbers(starts),
         ship_rate=_numbers(ship),
         exposure=_numbers(exposure),
-        selective=tuple(_or_none(value) for value in selective),
+        selective=tuple(None if math.isnan(value) else value for value in selective.tolist()),
     )
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _resamples(questions: int, rng: np.random.Generator) -> list[Floats]:
@@ -107,11 +101,12 @@ def _resamples(questions: int, rng: np.random.Generator) -> list[Floats]:
     ]
 
 
-class _Measured:
+class _Measured(NamedTuple):
     """AUROC (NaN where it is not defined), area and curve of k weightings: shapes (k,), (k,) and (k, levels)."""
 
-    def __init__(self, auroc: Floats, area: Floats, curve: Floats) -> None:
-        self.auroc, self.area, self.curve = auroc, area, curve
+    auroc: Floats
+    area: Floats
+    curve: Floats
 
 
 class _Ordered:
@@ -166,17 +161,14 @@ def _coverage_risk(mass: Floats, bad: Floats) -> tuple[Floats, Floats]:
 
 
 def _interval(plain: Floats, drawn: Floats) -> FigureInterval:
-    known = drawn[np.isfinite(drawn)]
-    if not np.isfinite(plain[0]):
-        return FigureInterval(value=None, low=None, high=None)
-    if len(known) < len(drawn):
-        return FigureInterval(value=float(plain[0]), low=None, high=None)
-    low, high = np.quantile(known, (0.025, 0.975))
-    return FigureInterval(value=float(plain[0]), low=float(low), high=float(high))
+    value = float(plain[0]) if np.isfinite(plain[0]) else None
+    known = value is not None and np.isfinite(drawn).all()
+    low, high = np.quantile(drawn, (0.025, 0.975)).tolist() if known else (None, None)
+    return FigureInterval(value=value, low=low, high=high)
 
 
 def _numbers(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
+    return tuple(values.tolist())
 
 
 JUDGE = "judge"
@@ -285,10 +277,7 @@ def ranking_rows(
     """Measure how well each score ranks the units of all questions. Under ``best`` each score picks its own answer."""
     return [
         ranking(
-            measured_units(clouds, unit, drop_unlabelled=drop_unlabelled),
-            unit=unit,
-            scorer=name,
-            seed=seed,
+            measured_units(clouds, unit, drop_unlabelled=drop_unlabelled), unit=unit, scorer=name, seed=seed
         )
         for name, clouds in scored.items()
     ]

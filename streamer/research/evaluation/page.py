@@ -11,7 +11,7 @@ import numpy as np
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.gates.declared import Unit
-from streamer.report.charts import ScoreCounts, score_counts_chart, tradeoff_curves_chart
+from streamer.report.charts import score_counts_chart, tradeoff_curves_chart
 from streamer.report.page import TRADEOFF_KEY, picture, score_key
 from streamer.report.style import STYLE
 from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
@@ -87,42 +87,6 @@ def outcomes_chart(result: DataSetResult, unit: Unit, alphas: tuple[float, ...])
         plot.whisker(place + 0.5 + 0.8 * half, max(0.0, wrong - error), wrong + error)
         plot.mark(place + 0.5 - 1.15 * half, place + 0.5 + 1.15 * half, row.alpha, "limit")
     return plot.svg()
-
-
-def spread_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
-    """Draw the scores of right and of wrong units of all questions; empty where they are not known."""
-    picture = score_picture(result, unit)
-    if picture is None:
-        return ""
-    counts = ScoreCounts(
-        picture.fine,
-        picture.wrong,
-        math.nan if picture.fine_median is None else picture.fine_median,
-        math.nan if picture.wrong_median is None else picture.wrong_median,
-    )
-    return score_counts_chart(
-        counts,
-        unit,
-        threshold=usual_threshold(result.cut_row(unit, alpha)),
-        of="of all questions",
-        meaning="score: higher is safer",
-    )
-
-
-def thresholds_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
-    """Draw what ships and what gets through at every threshold, on all questions; empty where it is not known."""
-    picture = score_picture(result, unit)
-    if picture is None:
-        return ""
-    return tradeoff_curves_chart(
-        np.array(picture.thresholds),
-        np.array(picture.ship_rate),
-        np.array(picture.exposure),
-        np.array([math.nan if value is None else value for value in picture.selective]),
-        unit,
-        alpha=alpha,
-        threshold=usual_threshold(result.cut_row(unit, alpha)),
-    )
 
 
 def score_picture(result: DataSetResult, unit: str) -> ScorePicture | None:
@@ -232,20 +196,18 @@ def _charts(evaluation: Evaluation, result: DataSetResult) -> dict[str, Any]:
     drawn = [
         picture(f"What 100 {many} get", outcomes_chart(result, unit, alphas), _OUTCOMES, OUTCOME_KEY),
     ]
-    if score_picture(result, unit) is not None:
+    if (shown := score_picture(result, unit)) is not None:
+        threshold = usual_threshold(result.cut_row(unit, alpha))
+        meaning, of = "score: higher is safer", "of all questions"
+        spread = score_counts_chart(shown, unit, threshold=threshold, of=of, meaning=meaning)
+        starts, ship, exposure = map(np.array, (shown.thresholds, shown.ship_rate, shown.exposure))
+        selective = np.array(shown.selective, dtype=np.float64)
+        others = tradeoff_curves_chart(
+            starts, ship, exposure, selective, unit, alpha=alpha, threshold=threshold
+        )
         drawn += [
-            picture(
-                "Scores of right and wrong answers",
-                spread_chart(result, unit, alpha),
-                _SPREAD,
-                score_key(many),
-            ),
-            picture(
-                "What another threshold would do",
-                thresholds_chart(result, unit, alpha),
-                _THRESHOLDS,
-                TRADEOFF_KEY,
-            ),
+            picture("Scores of right and wrong answers", spread, _SPREAD, score_key(many)),
+            picture("What another threshold would do", others, _THRESHOLDS, TRADEOFF_KEY),
         ]
     return {"name": result.name, "drawn": drawn, "methods": method_table(result, unit, alpha)}
 

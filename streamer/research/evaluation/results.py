@@ -8,6 +8,7 @@ from typing import Any
 
 from streamer.clouds.spreads import Spread
 from streamer.clouds.unlabelled import check_unlabelled
+from streamer.report.charts import ScoreCounts
 from streamer.scoring.judged import WHOLE
 
 JUDGE_FIELD = "judge_score"
@@ -99,19 +100,13 @@ class CoverageRisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScorePicture:
+class ScorePicture(ScoreCounts):
     """A score's units of all questions, as they are drawn: how scores are spread, and what each threshold would do.
 
-    `fine`, `wrong`: number of units with a severity below .5, and of the others, with a score in
-    each of equal parts of [0, 1]. `fine_median`, `wrong_median`: of their scores; None where there
-    are none. `thresholds`: rising from 0; of many, some two hundred. `ship_rate`, `exposure`: at
-    each threshold. `selective`: severity among what ships; None where nothing does.
+    `thresholds`: rising from 0; of many, some two hundred. `ship_rate`, `exposure`: at each
+    threshold. `selective`: severity among what ships; None where nothing does.
     """
 
-    fine: tuple[int, ...]
-    wrong: tuple[int, ...]
-    fine_median: float | None
-    wrong_median: float | None
     thresholds: tuple[float, ...]
     ship_rate: tuple[float, ...]
     exposure: tuple[float, ...]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Protocol
 
@@ -249,23 +250,20 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
         if unit not in options.units:
             continue
         units = measured_units(scored, unit)
-        missing = float(units.unlabelled.mean())
+        missing, why = float(units.unlabelled.mean()), None
         if options.unlabelled == "drop":
             left = len(np.unique(units.labelled().batch))
             if missing and left < LEAST_LABELLED:
-                notes.append(
-                    f"Unit {unit} is left out: only {left} questions have a severity for what it ships or holds, and "
-                    f"{LEAST_LABELLED} are needed."
-                )
-            else:
-                wanted.append(unit)
+                why = f"only {left} questions have a severity for what it ships or holds, and {LEAST_LABELLED} are needed."
         elif missing > MOST_MISSING:
-            notes.append(
-                f"Unit {unit} is left out: {missing:.0%} of what it ships or holds has no severity, and figures in which "
-                "most count as 1 would say nothing."
+            why = (
+                f"{missing:.0%} of what it ships or holds has no severity, and figures in which most count as 1 would say "
+                "nothing."
             )
-        else:
+        if why is None:
             wanted.append(unit)
+        else:
+            notes.append(f"Unit {unit} is left out: {why}")
     if not wanted:
         raise UsageError(
             f"{data.source}: too few severities for any unit. {' '.join(notes)} Label more responses and run again"
@@ -328,12 +326,9 @@ def _compute(part: _Part) -> _Found:
     seeds = range(options.seed, options.seed + options.splits)
     splits = seeded_splits([item.cloud for item in part.scored[GRAM]], seeds)
     drop = options.unlabelled == "drop"
-    halves = {
-        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
-    }
-    full = None
-    if part.chosen:
-        full = Halves.at(part.chosen, unit, splits, drop_unlabelled=drop)
+    at = partial(Halves.at, unit=unit, splits=splits, drop_unlabelled=drop)
+    halves = {name: at(clouds) for name, clouds in part.scored.items()}
+    full = at(part.chosen) if part.chosen else None
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
@@ -341,15 +336,7 @@ def _compute(part: _Part) -> _Found:
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
         ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed, drop_unlabelled=drop)),
-        compared=tuple(
-            scorer_rows(
-                halves,
-                unit,
-                alphas=options.alphas,
-                method=options.method,
-                full=full,
-            )
-        ),
+        compared=tuple(scorer_rows(halves, unit, alphas=options.alphas, method=options.method, full=full)),
         mean_severity=float(
             measured_units(part.chosen or part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()
         ),
@@ -398,8 +385,8 @@ def _result(
             *notes,
             *filter(None, [graded(one for cloud in data.clouds for one in cloud.severities)]),
         ),
-        gates=tuple(row for _, one in found for row in one.gates),
-        stability=tuple(row for _, one in found for row in one.stability),
-        ranking=tuple(row for _, one in found for row in one.ranking),
-        compared=tuple(row for _, one in found for row in one.compared),
+        **{
+            name: tuple(row for _, one in found for row in getattr(one, name))
+            for name in ("gates", "stability", "ranking", "compared")
+        },
     )

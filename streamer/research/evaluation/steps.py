@@ -274,6 +274,20 @@ def scored_data_sets(
         ]
 
 
+def _progress(watch: ProgressWatch) -> Callable[[str, int, int], None]:
+    """What is told how much of a part is done, of how much; a part begins when it is named."""
+    begun = ""
+
+    def progressed(part: str, done: int, total: int) -> None:
+        nonlocal begun
+        if part != begun:
+            watch.phase(part, total)
+            begun = part
+        watch.done(done)
+
+    return progressed
+
+
 def _brings_scores_alone(data: DataSet) -> bool:
     return GRAM in data.scores and not keeps_texts(data)
 
@@ -283,14 +297,7 @@ def _scored(
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
 
-    begun = ""
-
-    def progressed(part: str, done: int, total: int) -> None:
-        nonlocal begun
-        if part != begun:
-            watch.phase(f"{part} {data.name}", total)
-            begun = part
-        watch.done(done)
+    progressed = _progress(watch)
 
     def load() -> StoredEncoder:
         return StoredEncoder(
@@ -298,7 +305,7 @@ def _scored(
             device=encoding.device,
             threads=encoding.threads,
             folder=embeddings,
-            progress=partial(progressed, "Encoding"),
+            progress=partial(progressed, f"Encoding {data.name}"),
         )
 
     own = data.clouds[0].embedded
@@ -311,7 +318,7 @@ def _scored(
             load_encoder=load,
             folder=kept,
             form=data.form,
-            progress=lambda done: progressed("Scoring", done, len(data.clouds)),
+            progress=lambda done: progressed(f"Scoring {data.name}", done, len(data.clouds)),
         )
         scored = replace(data, encoder=identity)
         for name in SCORER_NAMES:
@@ -364,21 +371,16 @@ def judged_data_sets(
     watch: ProgressWatch | None = None,
 ) -> list[DataSet]:
     """Give data sets that have no judge's scores those of `judge`; see `judged` for what is kept."""
-    watch = watch or NoWatch()
-    made = []
+    progressed = _progress(watch or NoWatch())
     with _kept(cache, "marks") as folder:
-        for data in data_sets:
-            if JUDGE in data.scores:
-                made.append(data)
-                continue
-            begun = False
-
-            def progressed(done: int, total: int, name: str = data.name) -> None:
-                nonlocal begun
-                if not begun:
-                    watch.phase(f"Asking the judge about {name}", total)
-                    begun = True
-                watch.done(done)
-
-            made.append(judged(data, judge, folder=folder, progress=progressed))
-    return made
+        return [
+            data
+            if JUDGE in data.scores
+            else judged(
+                data,
+                judge,
+                folder=folder,
+                progress=partial(progressed, f"Asking the judge about {data.name}"),
+            )
+            for data in data_sets
+        ]

@@ -12,7 +12,7 @@ from streamer.clouds.sentence import UNIT_WORDS
 from streamer.clouds.spreads import chance_bound
 from streamer.gates.declared import Unit
 from streamer.research.evaluation.measures import MODES
-from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
+from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, StabilityRow
 from streamer.research.evaluation.words import (
     UNIT_TITLES,
     budget_label,
@@ -100,6 +100,13 @@ def reduction_table(evaluation: Evaluation, unit: str) -> ResultTable:
     )
 
 
+_OF_LEVEL: dict[str, Callable[[GateRow | StabilityRow], str]] = {
+    "threshold": lambda row: number(row.level.mean),
+    "its sd": lambda row: number(row.level.sd),
+    "its SE": lambda row: number(row.level.se, 5),
+}
+
+
 def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> ResultTable:
     """Everything about some gates; `name` says what distinguishes the rows."""
     return ResultTable.of(
@@ -114,9 +121,7 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
             "severity shipped": lambda row: ratio(row.shipped_severity),
             "severity held": lambda row: ratio(row.held_severity),
             "reduction, %": lambda row: percentage(row.reduction),
-            "threshold": lambda row: number(row.level.mean),
-            "its sd": lambda row: number(row.level.sd),
-            "its SE": lambda row: number(row.level.se, 5),
+            **_OF_LEVEL,
             "ships nothing": lambda row: f"{row.closed:.2f}",
         },
         title=title,
@@ -187,9 +192,7 @@ def stability_table(result: DataSetResult) -> ResultTable:
             "α": lambda row: budget_label(row.alpha),
             "empirical risk": lambda row: ratio(row.exposure, 4),
             "risk SE": lambda row: number(row.exposure.se),
-            "threshold": lambda row: number(row.level.mean),
-            "its sd": lambda row: number(row.level.sd),
-            "its SE": lambda row: number(row.level.se, 5),
+            **_OF_LEVEL,
             "its sd, weights alone": lambda row: number(row.level_sd_of_weights),
         },
         title=f"{result.name}: calibration, unit response",

@@ -106,40 +106,17 @@ class AuditedDecisions:
 
         Raises `ValueError` as `of` does.
         """
-        probability: list[float] = []
-        sampled: list[bool] = []
-        labelled: list[bool] = []
-        loss: list[float] = []
-        shipped: list[float] = []
-        predicted: list[float] = []
-        for piece in pieces:
-            if isinstance(piece, NotSampled):
-                count = len(piece.shipped)
-                probability += [piece.probability] * count
-                sampled += [False] * count
-                labelled += [False] * count
-                loss += [0.0] * count
-                shipped += piece.shipped
-                predicted += [0.0] * count
-            else:
-                if type(piece.sampled) is not bool:
-                    raise ValueError(
-                        f"sampled must be true or false; position {len(sampled)} holds {piece.sampled!r}"
-                    )
-                probability.append(piece.probability)
-                sampled.append(piece.sampled)
-                labelled.append(piece.loss is not None)
-                loss.append(0.0 if piece.loss is None else piece.loss)
-                shipped.append(piece.shipped)
-                predicted.append(piece.predicted)
-        return cls.of(
-            probability=probability,
-            sampled=np.array(sampled, dtype=np.bool_),
-            labelled=np.array(labelled, dtype=np.bool_),
-            loss=loss,
-            shipped=shipped,
-            predicted=predicted,
-        )
+        rows: list[tuple[float, bool, bool, float, float, float]] = []
+        for one in pieces:
+            if isinstance(one, NotSampled):
+                rows += [(one.probability, False, False, 0.0, shipped, 0.0) for shipped in one.shipped]
+                continue
+            if type(one.sampled) is not bool:
+                raise ValueError(f"sampled must be true or false; position {len(rows)} holds {one.sampled!r}")
+            known, loss = one.loss is not None, one.loss or 0.0
+            rows.append((one.probability, one.sampled, known, loss, one.shipped, one.predicted))
+        columns = zip(*rows, strict=True) if rows else [()] * 6
+        return cls.of(**dict(zip(cls.__dataclass_fields__, columns, strict=True)))
 
     def __len__(self) -> int:
         return int(self.sampled.size)

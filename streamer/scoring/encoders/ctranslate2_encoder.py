@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamer.errors import UsageError
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, PlainBert, load_model, load_tokenizer
-from streamer.scoring.encoders.threads import encoder_threads, run_passes
+from streamer.scoring.encoders.threads import Progress, encoder_threads, run_passes
 from streamer.scoring.encoders.tokenizing import tokenized
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ class CTranslate2Encoder:
         """Of the files that were loaded, and of this engine."""
         return self._identity
 
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: Progress = None) -> NDArray[np.float32]:
         """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         read = tokenized(self._tokenizer, texts, vectors, strict=self._strict)

@@ -3,13 +3,14 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.scoring.encoders.threads import Progress
 
 __all__ = ["DEFAULT_CAPACITY_TEXTS", "CachedEncoder", "Encoder", "EncoderIdentity", "PartlyEncoded"]
 
@@ -36,9 +37,7 @@ class Encoder(Protocol):
     def identity(self) -> EncoderIdentity:
         """Never changes during the encoder's life."""
 
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: Progress = None) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
 
         A text that it does not read has a row of zeros where it is too long, of NaN where its characters are unknown; see
@@ -106,7 +105,7 @@ class CachedEncoder:
                 self._unasked |= missing.keys() & self._rows.keys()
 
     def embed(
-        self, batches: Sequence[Sequence[str]], *, progress: Callable[[int], None] | None = None
+        self, batches: Sequence[Sequence[str]], *, progress: Progress = None
     ) -> list[NDArray[np.float32]]:
         """Return the unit vectors of every batch, each a new float32 array of shape (len(batch),
         dimension); batches may be empty.
@@ -138,7 +137,7 @@ class CachedEncoder:
         self._remember(missing, rows, hits)
         return [self._stack([rows[digest] for digest in digests]) for digests in asked]
 
-    def _encode(self, texts: list[str], progress: Callable[[int], None] | None) -> NDArray[np.float32]:
+    def _encode(self, texts: list[str], progress: Progress) -> NDArray[np.float32]:
         return (
             self._encoder.encode(texts)
             if progress is None

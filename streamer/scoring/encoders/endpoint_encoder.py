@@ -18,6 +18,7 @@ from streamer.errors import BadData, EncoderGivenUp, Unavailable, UsageError
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import PartlyEncoded
 from streamer.scoring.encoders.identity import ENDPOINT_PREFIX, EncoderIdentity
+from streamer.scoring.encoders.threads import Progress
 
 log = structlog.get_logger(__name__)
 
@@ -158,9 +159,7 @@ class EndpointEncoder:
         """What all texts so far cost; None where no price is known."""
         return self._requests.cost
 
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: Progress = None) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), dimension); see `streamer.scoring.encoders.encoder.Encoder`.
 
         Raises `Unavailable`: the endpoint does not answer; call again. Raises `EncoderGivenUp`: it
@@ -187,7 +186,7 @@ class EndpointEncoder:
         vectors: NDArray[np.float32],
         texts: Sequence[str],
         seen: Sequence[int],
-        progress: Callable[[int], None] | None,
+        progress: Progress,
     ) -> None:
         given_up = self._away_since is not None and self._clock() - self._away_since >= self._wait
         if given_up and self._clock() < self._ask_again_at:

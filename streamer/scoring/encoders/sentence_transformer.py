@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from streamer.errors import UsageError
 from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
-from streamer.scoring.encoders.threads import encoder_threads, run_passes
+from streamer.scoring.encoders.threads import Progress, encoder_threads, run_passes
 from streamer.scoring.encoders.tokenizing import reading_tokenizer, tokenized
 
 if TYPE_CHECKING:
@@ -173,9 +173,7 @@ class SentenceTransformerEncoder:
         """Where the model runs, for example ``cpu`` or ``cuda``."""
         return self._device
 
-    def encode(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], *, progress: Progress = None) -> NDArray[np.float32]:
         """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
@@ -200,7 +198,7 @@ class SentenceTransformerEncoder:
                 self._pool.shutdown()
 
     def _encode_micro_batches(
-        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None
+        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Progress
     ) -> None:
         features = self._tokenise(texts)
         plan = self._buckets.micro_batches([len(one["input_ids"]) for one in features])
@@ -214,7 +212,7 @@ class SentenceTransformerEncoder:
         run_passes(self._pool, run, plan, progress)
 
     def _encode_one_by_one(
-        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None
+        self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Progress
     ) -> None:
         def run(index: int) -> int:
             vectors[index] = self._model.encode(

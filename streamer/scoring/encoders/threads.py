@@ -7,6 +7,9 @@ from typing import TypeVar
 
 from streamer.errors import UsageError
 
+Progress = Callable[[int], None] | None
+"""Called with how many texts have been done; None: nobody is told."""
+
 Pass = TypeVar("Pass")
 
 _MOST_THREADS = 32
@@ -28,7 +31,7 @@ def run_passes(
     pool: Executor | None,
     run: Callable[[Pass], int],
     passes: Iterable[Pass],
-    progress: Callable[[int], None] | None,
+    progress: Progress,
 ) -> None:
     """Run each pass in `pool`, or here without one, and tell `progress`, from the calling thread, how many texts it did.
 

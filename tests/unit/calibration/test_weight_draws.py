@@ -16,17 +16,9 @@ GIVEN = {"draws": 4, "eta": 0.7}
 SIZES = np.array([1, 2, 5, 5, 3, 12, 1, 5])
 
 
-def drawn(scheme: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return weighting_scheme(scheme, GIVEN).drawn(sizes, rng)
-
-
-def keyed(scheme: str, weights: KeyedWeights, group: str, items: list[str]) -> np.ndarray:
-    return weighting_scheme(scheme, GIVEN).keyed(group, items, weights)
-
-
 @pytest.mark.parametrize("scheme", ["mean", "crc", "bb", "rbwa"])
 def test_the_weights_of_each_group_are_shares_of_one(scheme):
-    weights = drawn(scheme, SIZES, np.random.default_rng(0))
+    weights = weighting_scheme(scheme, GIVEN).drawn(SIZES, np.random.default_rng(0))
     assert weights.min() >= 0
     assert weights.max() <= 1
     assert np.add.reduceat(weights, np.cumsum(SIZES) - SIZES) == pytest.approx(1, abs=1e-15 * SIZES.max())
@@ -42,13 +34,12 @@ VARIANCE = {  # of one weight in a group of I
 @pytest.mark.parametrize("scheme", ["crc", "bb", "rbwa"])
 @pytest.mark.parametrize("source", ["generator", "names"])
 def test_mean_and_variance_of_a_weight_are_those_of_the_scheme(scheme, source):
-    size, repeats = 5, 8000
+    size, repeats, law = 5, 8000, weighting_scheme(scheme, GIVEN)
     if source == "generator":
-        rng = np.random.default_rng(1)
-        weights = drawn(scheme, np.full(repeats, size), rng).reshape(repeats, size)
+        weights = law.drawn(np.full(repeats, size), np.random.default_rng(1)).reshape(repeats, size)
     else:
         names = KeyedWeights(1)
-        weights = np.array([keyed(scheme, names, str(g), list("abcde")) for g in range(repeats)])
+        weights = np.array([law.keyed(str(g), list("abcde"), names) for g in range(repeats)])
     error = Z * math.sqrt(VARIANCE[scheme](size) / repeats)
     assert np.abs(weights.mean(axis=0) - 1 / size).max() <= error
     squares = (weights - 1 / size) ** 2
