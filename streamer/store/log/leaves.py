@@ -8,13 +8,13 @@ same functions from rows about to be written and from rows read back.
 import hashlib
 import hmac
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from streamer.journal import Headers
 from streamer.signing import merkle
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import canonical_json, moment_text
 from streamer.store.db.schema.types import Columns, Row, encode_headers
 
 _OF_DECISION = (
@@ -54,9 +54,10 @@ def dead_letter_mac(letter: Row) -> bytes:
     return hmac.digest(letter["salt"], sealed, "sha256")
 
 
-def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> str:
-    """The SHA-256 of a message as it is published, in hex."""
-    digest = hashlib.sha256(canonical_json([topic, _hex(key), encode_headers(headers)]))
+def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers | str) -> str:
+    """The SHA-256 of a message as it is published, in hex; of headers also by their text."""
+    text = headers if isinstance(headers, str) else encode_headers(headers)
+    digest = hashlib.sha256(canonical_json([topic, _hex(key), text]))
     digest.update(b"" if value is None else b"\x01" + value)
     return digest.hexdigest()
 
@@ -205,10 +206,8 @@ def signature_facts(signature: Row | None) -> dict[str, Any]:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """Write a moment as leaves have it: UTC, always with microseconds."""
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
+    """Write a moment as leaves have it, where there is one."""
+    return None if moment is None else moment_text(moment)
 
 
 def _hex(data: bytes | None) -> str | None:
