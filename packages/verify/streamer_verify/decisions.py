@@ -121,7 +121,7 @@ class Decisions(Control):
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> bytes:
-        """Compare a batch and its action with their seals; returns the published event, as far as it is there."""
+        """Compare a batch and its action with their seals; returns the published event."""
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
@@ -573,7 +573,7 @@ class Decisions(Control):
 
 
 def _recorded(decision: Decision, best: int, event: dict[str, Any]) -> dict[str, Any]:
-    """What the event of a decision says of it; of erased texts those parts went out that `event` names."""
+    """What the event of a decision says; of erased texts `event` itself names what went out."""
     line, facts, policy, settings, _ = decision
     responses = [{"id": one[0], "score": one[1], "action": one[3]} for one in facts["responses"]]
     if facts.get("budget") is not None and best < len(responses):

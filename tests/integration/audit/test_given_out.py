@@ -348,7 +348,7 @@ def altered(file: str, kind: str, **now: Any) -> Callable[[Parts], None]:
 
 
 def cut(bundle: Parts, **lines: list[Any]) -> None:
-    """Take the last leaf out, with a manifest that fits, and put other lines in place of some files'."""
+    """Take the last leaf out, with a manifest that fits, and replace the lines of other files."""
     *_, before, last = bundle.lines["outcomes.jsonl"]
     head = next(one for one in bundle.manifest["head"]["partitions"] if [*log_of(one)] == last["source"][:3])
     head |= {"size": head["size"] - 1, "root": before["root"]}
