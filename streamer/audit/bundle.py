@@ -324,8 +324,7 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
 def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
     """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed.
 
-    None is missing up to the last head of its month. A file proves nothing of what came later, nor of
-    who made its checkpoint.
+    None is missing up to its month's last head; no file proves what came later, or who signed it.
     """
 
     class Sealed(Verifier):
