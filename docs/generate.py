@@ -7,7 +7,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -296,7 +295,7 @@ def bundle_schema() -> str:
         lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in schema["properties"].items()]
         return f'{json.dumps(rest)[:-1]}, "properties": {{\n' + ",\n".join(lines) + "}}"
 
-    schemas = deepcopy(SCHEMAS)
+    schemas = json.loads(json.dumps(SCHEMAS))  # each form once: `deepcopy` keeps what is shared
     columns = schemas["control.gate_revisions"]["properties"]["row"]["properties"]
     if unknown := sorted(SETTINGS.keys() - columns.keys()):
         raise UsageError(

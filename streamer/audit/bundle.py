@@ -122,10 +122,14 @@ def write_bundle(
 
 def _control(line: dict[str, Any], gate: str | None, salts: bool, texts: bool) -> dict[str, Any]:
     if "content" in line and not (texts and gate in (None, line["row"]["gate"])):
-        return {name: value for name, value in line.items() if name != "content"}
+        return _without(line, "content")
     if "audit_salt" in line and not (salts and (gate is None or line["row"]["name"] == gate)):
-        return {name: value for name, value in line.items() if name != "audit_salt"}
+        return _without(line, "audit_salt")
     return line
+
+
+def _without(line: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in names}
 
 
 def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, Any]:
@@ -133,8 +137,7 @@ def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, A
     named = facts.get("batch") or facts.get("response")
     # A dead letter has no gate; its bytes may belong to any gate.
     others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
-    left_out = ({"content", "judged"} if others or not texts else set()) | ({"action"} if others else set())
-    return {name: value for name, value in line.items() if name not in left_out}
+    return _without(line, *(("content", "judged") if others or not texts else ()), *("action",) * others)
 
 
 def _counted(lines: Iterable[bytes], progress: Callable[[int], None]) -> Iterator[bytes]:
@@ -321,45 +324,41 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
 def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
     """A segment's leaves, decisions with policy and settings; `UsageError` if one was changed.
 
-    None is missing up to the last head of its month. Of what came behind it, and of who made the checkpoint, a file proves nothing.
+    None is missing up to its month's last head; no file proves what came later, or who signed it.
     """
 
     class Sealed(Verifier):
-        least: dict[tuple[Any, ...], int]
-        most: dict[tuple[Any, ...], int]
-
         def fault(self, check: str, place: str, detail: str) -> None:
             if check in ("log", "form", "checkpoint"):
                 raise UsageError(f"{bundle.path} was changed: {place}: {detail}")
 
-        def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:
-            if (head := super()._head(line, number, record_id)) is not None:
-                self.most = sizes_of(head)
-                if f"{datetime.fromisoformat(head['at']) + CLOCKS_APART:%Y-%m}" <= month:
-                    self.least = self.most
-            return head
-
-        def leaf(self, place: tuple[Any, ...], log: Log, line: dict[str, Any]) -> None:
+        def mark(self, line: dict[str, Any], log: Log) -> None:
+            place = line["source"][:3]
             name = f"{place[1]}[{place[2]}], leaf {line['index']}"
             if not fits(line) or line["index"] != log.size:
                 self.fault("log", name, "it is not what was recorded, or one before it is missing")
             if line["recorded_at"][:7] > month:
                 self.fault("log", name, f"it was recorded after {month}")
             log.append(bytes.fromhex(line["leaf"]))
-            self._mark(place, log, name)
+            self._mark(tuple(place), log, name)
 
     sealed, month, head = Sealed(()), bundle.manifest["segment"], bundle.manifest["head"]
-    sealed.left_out, sealed.least, sealed.most = bundle.manifest["left_out"], {}, {}
+    sealed.left_out = bundle.manifest["left_out"]
     sealed.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the segment", complete=True)
     sealed.log_of_heads(bundle.lines("heads.jsonl"), head["record_id"])
     sealed.control(head, bundle.values("control.jsonl", sealed.fault))
-    if not sealed.most:
+    if sealed.reached() is None:
         raise UsageError(f"{bundle.path} was changed: no checkpoint in it covers its leaves")
+    least: dict[Any, int] = {}
+    for one in bundle.values("heads.jsonl"):
+        most = sizes_of(one)
+        if f"{datetime.fromisoformat(one['at']) + CLOCKS_APART:%Y-%m}" <= month:
+            least = most
     ends = (given_out_of(row["logs"]) for row in sealed.rows("give_outs").values())
     logs = {place: Log(end, whole=False) for some in ends for place, (_, end, *_) in some.items()}
     for line in bundle.values("outcomes.jsonl", sealed.fault):
         place, facts = tuple(line["source"][:3]), line["facts"]
-        sealed.leaf(place, logs.setdefault(place, Log()), line)
+        sealed.mark(line, logs.setdefault(place, Log()))
         found: list[Any] = [line]
         if line["kind"] == "decision":
             gate, version = facts["batch"][0], facts["policy"]
@@ -367,9 +366,8 @@ def leaves_of_segment(bundle: Bundle) -> Iterator[list[dict[str, Any]]]:
         if None in found:
             raise UsageError(f"the segment was changed: it lacks policy {version} of gate {gate}")
         yield found
-    for place in (sealed.least.keys() | logs.keys()) - {()}:
-        size = logs.get(place, Log()).size
-        low, high = (some.get(place, 0) for some in (sealed.least, sealed.most))
+    for place in (least.keys() | logs.keys()) - {()}:
+        size, (low, high) = logs.get(place, Log()).size, (some.get(place, 0) for some in (least, most))
         if not low <= size <= high:
             said = f"it ends with leaf {size}, and should between {low} and {high}"
             sealed.fault("log", f"{place[1]}[{place[2]}]", said)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -19,7 +19,7 @@ from streamer.errors import BadMessage, LeaseLost, Unavailable
 from streamer.events.checkpoints import checkpoint_message, decode_checkpoint, encode_checkpoint
 from streamer.journal import OutboxMessage
 from streamer.recalibration.service import Leadership
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import canonical_json, moment_text
 from streamer.signing.notes import Note, Restoration, SignedHead, read_note
 
 _BLOCK = 65_536
@@ -158,8 +158,7 @@ class Checkpointer:
                 appended = signed
                 break
             make = partial(self._make, now if due else None)
-            at = now.astimezone(UTC).isoformat(timespec="microseconds")
-            leaf = canonical_json({**standing, "index": signed.size, "at": at})
+            leaf = canonical_json({**standing, "index": signed.size, "at": moment_text(now)})
             appended = self.store.append(leaf, before=signed, make=make, now=now)
         if appended.published != self._kept:
             self.keep_up(appended)

@@ -111,10 +111,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     ]
     lines += [("disputed", said) for said in _disputed(line, revision)]
     lines += [("upstream", said) for said in _upstream(line.get("content"))]
-    lines += [
-        ("decision", _decision(facts, revision)),
-        ("policy", _policy(facts, policy, revision)),
-    ]
+    lines += [("decision", _decision(facts, revision)), ("policy", _policy(facts, policy, revision))]
     if (needed := needed_of(facts)) is not None:
         alpha, attempts = revision["alpha"], revision["max_attempts"]
         compared = needed_text(needed, alpha=alpha, attempts=attempts)

@@ -170,6 +170,7 @@ def verify_record(
         "verify_signature": signing.verify,
         "canonical": canonical_json,
         "parse": _parsed,
+        "write": msgspec.json.encode,
     }
     verifier = Verifier(trusted.checkpoints, derive=rules, **faster)
     verifier.witnesses = trusted.witnesses

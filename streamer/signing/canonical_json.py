@@ -20,6 +20,7 @@ ordered by code points and not by UTF-16 code units.
 import hashlib
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -78,6 +79,11 @@ def signed_text(kind: str, value: object) -> bytes:
 def dsse(payload_type: str, payload: bytes) -> bytes:
     """Write what a DSSE signature of a payload covers."""
     return b"DSSEv1 %d %b %d %b" % (len(payload_type), payload_type.encode(), len(payload), payload)
+
+
+def moment_text(moment: datetime) -> str:
+    """Write a moment as leaves and signatures have it: UTC, always with microseconds."""
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
 def stored_number(value: float) -> float:

@@ -4,10 +4,10 @@ import base64
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
-from streamer.signing.canonical_json import signed_text
+from streamer.signing.canonical_json import moment_text, signed_text
 
 ED25519 = 1
 """The kind of a log's own signature, over the text."""
@@ -111,5 +111,5 @@ class Restoration(NamedTuple):
 
     def statement(self, record_id: str) -> bytes:
         """What its signature covers."""
-        at = self.at.astimezone(UTC).isoformat(timespec="microseconds")
-        return signed_text("restoration", {**self._asdict(), "at": at, "record": record_id})
+        said = {**self._asdict(), "at": moment_text(self.at), "record": record_id}
+        return signed_text("restoration", said)

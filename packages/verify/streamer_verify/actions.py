@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import math
 import re
@@ -15,7 +14,7 @@ from typing import Any
 
 from streamer_verify.all_signals import reasons_unread, row_of
 from streamer_verify.samples import budget
-from streamer_verify.values import ACTION_NAMESPACE, EPOCH
+from streamer_verify.values import ACTION_NAMESPACE, EPOCH, keyed_digest
 
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -59,10 +58,8 @@ def action_id_of(name: bytes) -> str:
 
 
 def keyed_number(salt: bytes, *parts: str) -> int:
-    """Map names to 64 bits by HMAC-SHA256 under a gate's salt; each part is preceded by its length."""
-    encoded = [part.encode() for part in parts]
-    message = b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
-    return int.from_bytes(hmac.digest(salt, message, "sha256")[:8], "big")
+    """Map names to 64 bits under a gate's salt."""
+    return int.from_bytes(keyed_digest(salt, *parts)[:8], "big")
 
 
 def keyed_uniform(salt: bytes, *parts: str) -> float:

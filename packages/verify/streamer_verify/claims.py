@@ -21,10 +21,7 @@ _WORDS = (
 _FUNCTION_WORDS = frozenset(_WORDS.split())
 _WEIGHTS = {
     ("support", "none"): (0.0, (1 / 6, 0.0, 1 / 6, 1 / 6, 1 / 6, 1 / 3)),
-    ("support-learned", "support-learned@1"): (
-        -2.5567,
-        (0.6921, 0.197, 0.2475, 0.8719, 2.1573, 3.5626),
-    ),
+    ("support-learned", "support-learned@1"): (-2.5567, (0.6921, 0.197, 0.2475, 0.8719, 2.1573, 3.5626)),
 }
 """A bias and the features' weights, by the scorer and what is recorded as its encoder; those of
 `support-learned` were learned from the labels of RefChecker (CC BY 4.0)."""

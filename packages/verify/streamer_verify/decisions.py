@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import marshal
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -42,6 +41,7 @@ from streamer_verify.values import (
     same_json,
     sha256,
     strict_json,
+    written_json,
 )
 
 
@@ -107,10 +107,11 @@ class Decisions(Control):
         derive: Callable[..., Derived | None] = derive_action,
         canonical: Callable[[object], bytes] = canonical_json,
         parse: Callable[[bytes], Any] = strict_json,
+        write: Callable[[object], bytes] = written_json,
     ) -> None:
         super().__init__(keys, verify_signature, canonical)
         self._derive = derive
-        self._parse = parse
+        self._parse, self._write = parse, write
         self._early: Counter[str] = Counter()
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._burst_names: dict[tuple[int, str], str] = {}
@@ -119,7 +120,8 @@ class Decisions(Control):
         self._later: dict[str, Any] = {}  # of a decision, for `_once`
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
-    def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+    def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> bytes:
+        """Compare a batch and its action with their seals; returns the published event."""
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
@@ -129,11 +131,13 @@ class Decisions(Control):
             self.counts["texts"] += 1
             if not self.is_sealed(content, sealed, facts["content_mac"]):
                 self.fault("seal", place, "the texts, references, metadata or content hash were changed")
-        if action is not None:
-            digest = self._canonical([action["topic"], base64_as_hex(action["key"]), action["headers"]])
-            value = from_base64(action["value"])
-            if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
-                self.fault("action", place, "the published action, its key or its headers were changed")
+        if action is None:
+            return b""
+        digest = self._canonical([action["topic"], base64_as_hex(action["key"]), action["headers"]])
+        value = from_base64(action["value"])
+        if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
+            self.fault("action", place, "the published action, its key or its headers were changed")
+        return value or b""
 
     def _judged(self, decision: Decision) -> None:
         """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
@@ -239,6 +243,7 @@ class Decisions(Control):
             )
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        published = self._seal_of_batch(line, facts, place)
         batch = self._canonical(facts["batch"])
         self._later["batch"] = hashlib.sha256(batch).digest()[:16]
         gate, policy_version = facts["batch"][0], facts["policy"]
@@ -280,7 +285,7 @@ class Decisions(Control):
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
-        waits = None if line.get("action") is None else self._event(decision, best or 0)
+        waits = None if line.get("action") is None else self._event(decision, best or 0, published)
         if (which := tuple(facts["batch"])) in self._desk:
             self._later["desk"] = which
         if not untrusted:
@@ -544,68 +549,70 @@ class Decisions(Control):
         self.counts["draws at a raised rate"] += 1
         return float(min(1.0, boost * base))
 
-    def _event(self, decision: Decision, best: int) -> Any:
+    def _event(self, decision: Decision, best: int, published: bytes) -> Any:
         """Compare the published event with what was recorded of the decision, and return until when it waits at the desk."""
-        line, facts, policy, settings, place = decision
+        decided_at, place = decision.facts["decided_at"], decision.place
+        written = _recorded(decision, best, {}) | {"decided_at": decided_at[:26] + "Z"}
+        if decision.claims is None and published == self._write(written):
+            return None  # as most are; to read and to compare takes several times as long
         try:
-            event = self._parse(from_base64(line["action"]["value"]) or b"")
+            event = self._parse(published)
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
             self.fault("action", place, "the published event cannot be read")
             return None
-        count, groups = facts.get("budget") or (None, 0)
-        needed = {} if count is None else {"budget_needed": count / (groups + 1)}
-        not_read = facts.get("not_read") or [None] * len(facts["responses"])
-        # what scores at or below a label floor is drawn, and never asked for
-        floor = settings["label_floor"]
-        cut = (policy["state"], policy["threshold"])
-        if "cut_state" in facts:
-            cut = (facts["cut_state"], facts.get("cut_threshold"))
-        elif decided_without_trust(facts):
-            cut = ("closed", None)
-        gate, batch_id, attempt = facts["batch"]
-        recorded = {
-            "schema": "streamer.actions.v1", "gate": gate, "batch_id": batch_id, "attempt": attempt,
-            "unit": facts["unit"], "action": facts["outcome"], "action_id": facts["action_id"],
-            "enforced": facts["mode"] == "enforce", "selected": facts["selected"], "reason": facts["reason"],
-            "responses": [
-                {"id": one[0], "score": one[1], "action": one[3]}
-                | (needed if position == best else {})
-                | ({} if rule is None else {"not_read": rule})
-                | span
-                for position, (one, rule, span) in enumerate(
-                    zip(facts["responses"], not_read, _spans(decision, event), strict=True)
-                )
-            ],
-            "policy": {
-                "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
-                "method": settings["method"], "segment": facts.get("segment"),
-            },
-            "scorer": {
-                "name": facts["scorer"], "encoder": facts["encoder"], "embedding_source": facts["embedding_source"],
-            } | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
-            "audit": {
-                "sampled": facts["sampled"], "probability": facts["sampling_probability"],
-                "label": [
-                    one[0]
-                    for one in facts["responses"]
-                    if one[4] and (floor is None or one[1] is None or one[1] > floor)
-                ],
-            },
-            "source": dict(zip(("topic", "partition", "offset"), line["source"][1:], strict=True)),
-        }  # fmt: skip
-        published = {name: event.get(name) for name in recorded}
-        # Written alike, they are the same, and most are: to walk through both takes five times as long.
-        alike = marshal.dumps(published, 2) == marshal.dumps(recorded, 2)
-        for name, value in () if alike else recorded.items():
-            if not same_json(published[name], value):
+        for name, value in _recorded(decision, best, event).items():
+            if not same_json(event.get(name), value):
                 self.fault("action", place, f"the published event does not have the recorded {name}")
         if decision.claims is not None:
             self._check_shipped(decision, event)
-        if moment_of(event.get("decided_at")) != facts["decided_at"]:
+        if moment_of(event.get("decided_at")) != decided_at:
             self.fault("action", place, "the published event does not have the recorded moment of decision")
         return event.get("desk_until")
+
+
+def _recorded(decision: Decision, best: int, event: dict[str, Any]) -> dict[str, Any]:
+    """What the event of a decision says; of erased texts `event` itself names what went out."""
+    line, facts, policy, settings, _ = decision
+    responses = [{"id": one[0], "score": one[1], "action": one[3]} for one in facts["responses"]]
+    if facts.get("budget") is not None and best < len(responses):
+        count, groups = facts["budget"]
+        responses[best]["budget_needed"] = count / (groups + 1)
+    for one, rule in zip(responses, facts.get("not_read") or (), strict=False):
+        one |= {} if rule is None else {"not_read": rule}
+    for one, span in zip(responses, _spans(decision, event), strict=True):
+        one |= span
+    # what scores at or below a label floor is drawn, and never asked for
+    floor = settings["label_floor"]
+    cut = (policy["state"], policy["threshold"])
+    if "cut_state" in facts:
+        cut = (facts["cut_state"], facts.get("cut_threshold"))
+    elif decided_without_trust(facts):
+        cut = ("closed", None)
+    gate, batch_id, attempt = facts["batch"]
+    return {
+        "schema": "streamer.actions.v1", "action_id": facts["action_id"], "gate": gate, "batch_id": batch_id,
+        "attempt": attempt, "unit": facts["unit"], "action": facts["outcome"],
+        "enforced": facts["mode"] == "enforce", "selected": facts["selected"], "reason": facts["reason"],
+        "responses": responses,
+        "policy": {
+            "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
+            "method": settings["method"], "segment": facts.get("segment"),
+        },
+        "scorer": {
+            "name": facts["scorer"], "encoder": facts["encoder"], "embedding_source": facts["embedding_source"],
+        } | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
+        "audit": {
+            "sampled": facts["sampled"], "probability": facts["sampling_probability"],
+            "label": [
+                one[0]
+                for one in facts["responses"]
+                if one[4] and (floor is None or one[1] is None or one[1] > floor)
+            ],
+        },
+        "source": dict(zip(("topic", "partition", "offset"), line["source"][1:], strict=True)),
+    }  # fmt: skip
 
 
 def shipped(claims: dict[str, Any], ships: Sequence[bool], left_out: str) -> tuple[list[Any], str]:
@@ -644,9 +651,11 @@ def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
     texts = None if of_claims or settings["judged"].startswith("call@") else decision.texts
     if texts is not None:
         return [
-            {} if one[3] != "ship" or out == text else {"span": [end - len(out), end]}
+            {"span": [end - len(out), end]}
+            if one[3] == "ship" and (out := judged_text(settings, text)) != text
+            else {}
             for one, text in zip(responses, texts, strict=True)
-            for out, end in [(judged_text(settings, text), len(text.rstrip(WHITE)))]
+            for end in [len(text.rstrip(WHITE))]
         ]
     if not isinstance(published, list) or len(published) != len(responses):
         published = [None] * len(responses)

@@ -175,7 +175,7 @@ _BASIC: dict[str, dict[str, Any]] = {
     "inner": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     "some": {"type": "integer", "minimum": 0, "maximum": 10**6},
     "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-    "hex": {"type": "string", "pattern": "^([0-9a-f]{2})*$"},
+    "hex": {"type": "string", "pattern": "^(?:[0-9a-f][0-9a-f])*$"},
     "base64": {
         "type": "string",
         "contentEncoding": "base64",
@@ -375,9 +375,8 @@ class _Source:
             )
         if not more:
             keys = self.name(members.keys())
-            wrong_if(
-                f"not {v}.keys() <= {keys}", "is unknown", f"{at}.{{next(k for k in {v} if k not in {keys})}}"
-            )
+            unknown = f"{at}.{{next(k for k in {v} if k not in {keys})}}"
+            wrong_if(f"len({v}) > {len(needed)} and not {v}.keys() <= {keys}", "is unknown", unknown)
         for name, one in members.items():
             first = len(self.lines)
             self._member(one, f"{v}[{name!r}]", f"{at}.{name}", depth + (name not in needed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from streamer_verify.distributions import gamma_quantile
+from streamer_verify.values import keyed_digest
 
 SLACK = 1e-12
 """Of what rounding does to a sum of losses."""
@@ -70,9 +70,7 @@ def groups_needed(alpha: float) -> int:
 
 def digest_of(seed: str, *parts: str) -> bytes:
     """Return HMAC-SHA256 of names under a seed."""
-    encoded = [part.encode() for part in parts]
-    message = b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
-    return hmac.digest(f"streamer.calibration.v1:{seed}".encode(), message, "sha256")
+    return keyed_digest(f"streamer.calibration.v1:{seed}".encode(), *parts)
 
 
 def pick(seed: str, group: Group) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
 import re
@@ -37,27 +38,41 @@ log_of = itemgetter("log_id", "topic", "partition")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+# Made once: to make one for each value takes longer than many a value.
+_COMPACT: dict[str, Any] = {"separators": (",", ":"), "allow_nan": False, "check_circular": False}
+_WRITTEN, _CANONICAL = (json.JSONEncoder(ensure_ascii=False, sort_keys=s, **_COMPACT) for s in (False, True))
+
+
+def written_json(value: object) -> bytes:
+    """Write a value in the order of its keys."""
+    return _WRITTEN.encode(value).encode()
+
+
 def canonical_json(value: object) -> bytes:
     """Write a value as the one byte string that is hashed."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return read
+
+
+def _finite(text: str) -> float:
+    if math.isfinite(number := float(text)):
+        return number
+    raise ValueError(f"{text[:40]} is no number that a double has")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite)
 
 
 def strict_json(line: bytes) -> Any:
     """Read JSON that says one thing to everybody. Raises `ValueError` for a key twice, NaN, or nesting without end."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = dict(pairs)
-        if len(read) != len(pairs):
-            raise ValueError("a key occurs twice in one object")
-        return read
-
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is not JSON")
-
     try:
-        # Decoded here: the parser would take UTF-16 and a byte order mark, too.
-        value = json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=_finite)
+        value = _STRICT.decode(line.decode())
         _shallow(value, line)
         return value
     except RecursionError:
@@ -89,10 +104,10 @@ def _shallow(value: Any, line: bytes) -> None:
         raise ValueError("it is nested too deeply")
 
 
-def _finite(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError(f"{text[:40]} is no number that a double has")
-    return number
+def keyed_digest(key: bytes, *parts: str) -> bytes:
+    """Return HMAC-SHA256 of names under a key; each is preceded by its length."""
+    message = b"".join([len(part).to_bytes(4, "big") + part for part in map(str.encode, parts)])
+    return hmac.digest(key, message, "sha256")
 
 
 def sha256(data: bytes) -> str:

@@ -222,7 +222,6 @@ class Verifier(Decisions):
 
     def _about(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         if line["kind"] == "decision":
-            self._seal_of_batch(line, facts, place)
             self._decision(line, facts, place)
         elif line["kind"] in ("dead_letter", "conflict"):
             self._seal_of_letter(line, facts, place)

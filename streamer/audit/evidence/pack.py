@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
 from streamer.errors import UsageError
-from streamer.signing.canonical_json import dsse
+from streamer.signing.canonical_json import dsse, moment_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.figures import Figures
 from streamer_verify.pyz import archive
 from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, verified_with
 from streamer_verify.segments import NO_SEGMENTS, Segments
-from streamer_verify.values import canonical_json, sha256
+from streamer_verify.values import EPOCH, canonical_json, sha256
 
 NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
 JSON, PAGE, PDF, BUNDLE = "report.json", "report.html", "report.pdf", "bundle.zip"
@@ -50,7 +50,7 @@ def make_report(
     is empty.
     """
     with reading(bundle) as opened:
-        begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
+        begins, ends = moment_text(since or EPOCH), moment_text(until or _made_at(opened))
         if begins >= ends:
             raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
         figures = Figures(begins, ends, gates)
@@ -137,11 +137,6 @@ def in_order(figures: dict[str, Any], families: Sequence[str]) -> list[str]:
         for name in sorted(figures)
         if name.partition("/")[0] == family
     ]
-
-
-def moment(at: datetime) -> str:
-    """Write a moment as leaves do."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _made_at(bundle: Bundle) -> datetime:

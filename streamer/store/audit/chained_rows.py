@@ -46,7 +46,7 @@ from streamer.store.db.schema import (
     progress,
 )
 from streamer.store.db.schema.joins import BATCH
-from streamer.store.db.schema.types import Row, encode_headers, no_evidence
+from streamer.store.db.schema.types import Row, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition, partition_heads
 from streamer.store.policies.policy_rows import read_versions
@@ -141,6 +141,7 @@ class _LogsAlone(Verifier):
     """Reads of outcomes their leaves and seals alone."""
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        self._seal_of_batch(line, facts, place)
         for one, words in zip(facts.get("judged", ()), line.get("judged", ()), strict=True):
             self._words(words, one["content_mac"], place, facts["batch"][0])
 
@@ -449,7 +450,7 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
             line["judged"] = [_words(one) for one in about.judged[row["batch"]]]
         line["action"] = {
             "topic": decision["action_topic"], "key": _base64(decision["action_key"]),
-            "value": _base64(decision["action_value"]), "headers": encode_headers(decision["action_headers"]),
+            "value": _base64(decision["action_value"]), "headers": decision["action_headers"],
         }  # fmt: skip
     letter = about.letters.get(row["dead_letter"])
     if letter is not None and letter["salt"] is None:
@@ -457,7 +458,7 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
     elif letter is not None:
         line["content"] = {
             "key": _base64(letter["key"]), "value": _base64(letter["value"]),
-            "headers": encode_headers(letter["headers"]), "detail": letter["detail"], "salt": letter["salt"].hex(),
+            "headers": letter["headers"], "detail": letter["detail"], "salt": letter["salt"].hex(),
         }  # fmt: skip
     if row["kind"] == "label":
         line["effective_at"] = leaves.instant(about.labels[row["label"]]["effective_at"])

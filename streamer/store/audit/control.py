@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from sqlalchemy.engine import default
 
 from streamer.errors import Unavailable
 from streamer.signing import merkle
-from streamer.signing.canonical_json import canonical_json, salt_commitment
+from streamer.signing.canonical_json import canonical_json, moment_text, salt_commitment
 from streamer.signing.merkle import Edge
 from streamer.store.db import bulk_insert
 from streamer.store.db.engine import Database
@@ -42,6 +42,7 @@ from streamer.store.db.schema import (
     gates,
     metadata,
 )
+from streamer.store.db.schema.joins import BATCH
 from streamer.store.db.schema.types import Row, kept_of
 
 SEALED_TABLES = tuple(table for table in metadata.sorted_tables if kept_of(table).sealed)
@@ -72,9 +73,8 @@ class ControlHead(NamedTuple):
 
 def leaf(record_id: bytes, *, index: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
     """Hash one sealed row as a leaf; it names the record, so that two databases never share one."""
-    moment = recorded_at.astimezone(UTC).isoformat(timespec="microseconds")
-    entry = {"record": record_id.hex(), "index": index, "kind": kind, "recorded_at": moment, "row": row}
-    return merkle.leaf_hash(canonical_json(entry))
+    entry = {"record": record_id.hex(), "index": index, "kind": kind, "row": row}
+    return merkle.leaf_hash(canonical_json(entry | {"recorded_at": moment_text(recorded_at)}))
 
 
 def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
@@ -175,13 +175,11 @@ def sealed_rows(
     return rows
 
 
-def _batch_names(connection: sa.Connection, numbers: Collection[int]) -> dict[int, list[Any]]:
+def _batch_names(connection: sa.Connection, numbers: Collection[int]) -> dict[int, Any]:
     """Name batches by gate, id and attempt; None for one that is gone."""
-    query = sa.select(batches.c.id, batches.c.gate, batches.c.batch_id, batches.c.attempt)
-    named: dict[int, Any] = dict.fromkeys(numbers)
-    for row in bulk_insert.look_up(connection, query, [batches.c.id], [(one,) for one in sorted(numbers)]):
-        named[row["id"]] = [row["gate"], row["batch_id"], row["attempt"]]
-    return named
+    query, keys = sa.select(*batches.c["id", *BATCH]), [(one,) for one in sorted(numbers)]
+    found = bulk_insert.look_up_rows(connection, query, [batches.c.id], keys)
+    return dict.fromkeys(numbers) | {number: name for number, *name in found}
 
 
 def keys_to_seal(table: sa.Table) -> sa.Select[Any]:
@@ -290,7 +288,7 @@ _PLAIN = {bool, float, int, str, type(None)}
 
 def _plain(column: sa.ColumnElement[Any] | None, value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
+        return moment_text(value)
     if isinstance(value, bytes):
         return value.hex()
     if column is not None and isinstance(column.type, sa.types.TypeDecorator):

@@ -143,41 +143,18 @@ def _parts(
     before: datetime, now: datetime
 ) -> Iterator[tuple[str, sa.Table, sa.Select[Any], Callable[[Sequence[int]], list[sa.Executable]]]]:
     """What is erased: its name, the table, the ids that are old enough, and the statements that erase some."""
-    yield (
-        "batches",
-        batches,
-        sa.select(batches.c.id)
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .where(batches.c.erased_at.is_(None), decisions.c.decided_at < before),
-        lambda ids: [
-            sa.update(responses).where(responses.c.batch.in_(ids)).values(text=None),
-            erased(batches, ids, now),
-        ],
-    )
-    yield (
-        "dead_letters",
-        dead_letters,
-        sa.select(dead_letters.c.id).where(
-            dead_letters.c.erased_at.is_(None), dead_letters.c.recorded_at < before
-        ),
-        lambda ids: [erased(dead_letters, ids, now)],
-    )
-    yield (
-        "judgements",
-        judgements,
-        sa.select(judgements.c.id).where(judgements.c.erased_at.is_(None), judgements.c.judged_at < before),
-        lambda ids: [erased(judgements, ids, now)],
-    )
-    yield (
-        "released",
-        desk_texts,
-        sa.select(desk_texts.c.id)
-        .join(desk_outcomes, desk_outcomes.c.id == desk_texts.c.outcome)
-        .join(batches, same(batches, desk_outcomes, *BATCH))
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .where(desk_texts.c.erased_at.is_(None), decisions.c.decided_at < before),
-        lambda ids: [erased(desk_texts, ids, now)],
-    )
+    of_batch, decided = decisions.c.batch == batches.c.id, decisions.c.decided_at
+    released = sa.join(desk_texts, desk_outcomes, desk_outcomes.c.id == desk_texts.c.outcome)
+    released = released.join(batches, same(batches, desk_outcomes, *BATCH)).join(decisions, of_batch)
+    for name, table, source, moment in (
+        ("batches", batches, sa.join(batches, decisions, of_batch), decided),
+        ("dead_letters", dead_letters, dead_letters, dead_letters.c.recorded_at),
+        ("judgements", judgements, judgements, judgements.c.judged_at),
+        ("released", desk_texts, released, decided),
+    ):
+        old = sa.select(table.c.id).select_from(source)
+        old = old.where(table.c.erased_at.is_(None), moment < before)
+        yield name, table, old, partial(_texts_erased, table, now)
     yield (
         "messages",
         outbox,
@@ -197,7 +174,7 @@ def _parts(
         sa.select(calibration_runs.c.id).where(
             calibration_runs.c.burst_key.is_not(None), calibration_runs.c.finished_at < before, superseded
         ),
-        lambda ids: [erased(calibration_runs, ids, now)],
+        partial(_texts_erased, calibration_runs, now),
     )
     for table in (outbox, pending_messages):
         yield (
@@ -208,6 +185,11 @@ def _parts(
             ),
             partial(_emptied, table),
         )
+
+
+def _texts_erased(table: sa.Table, now: datetime, ids: Sequence[int]) -> list[sa.Executable]:
+    answers = [sa.update(responses).where(responses.c.batch.in_(ids)).values(text=None)]
+    return [*(answers if table is batches else ()), erased(table, ids, now)]
 
 
 def _emptied(table: sa.Table, ids: Sequence[int]) -> list[sa.Executable]:

@@ -24,7 +24,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.db.schema.types import Row, columns_of
+from streamer.store.db.schema.types import HeaderPairs, Row, columns_of
 from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition
 
@@ -66,10 +66,10 @@ class OutcomeRows:
         own = bulk_insert.look_up_rows(
             connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
         )
-        of, place = names.index("batch"), names.index("position")
+        # Sorted as they are: batch and position come first, and are the key.
         self.responses = dict.fromkeys(decided, columns_of(names, ())) | {
-            batch: columns_of(names, rows)
-            for batch, rows in groupby(sorted(own, key=itemgetter(of, place)), key=itemgetter(of))
+            batch: dict(zip(names, zip(*rows, strict=True), strict=True))
+            for batch, rows in groupby(sorted(own), key=itemgetter(0))
         }
         self.judged = self._judged(connection)
 
@@ -110,8 +110,9 @@ def _by(
     without: Sequence[str] = (),
 ) -> dict[int, Row]:
     keys = [(value,) for value in sorted(value for value in values if value is not None)]
-    columns = [one for one in column.table.columns if one.name not in without]
-    names = [one.name for one in columns]
+    own = [one for one in column.table.columns if one.name not in without]
+    names = [one.name for one in own]
+    columns = [sa.type_coerce(one, sa.Text) if isinstance(one.type, HeaderPairs) else one for one in own]
     rows = bulk_insert.look_up_rows(connection, sa.select(*columns), [column], keys)
     key = names.index(column.name)
     return {row[key]: dict(zip(names, row, strict=True)) for row in rows}

@@ -1,12 +1,12 @@
 """Rows, or columns of rows, that belong to no log, or contradict it: somebody wrote them without the program."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.scoring.scorers.judge import Judge
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.audit.input_evidence import gone_from_the_desk
 from streamer.store.db.schema import (
@@ -54,9 +54,7 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         label_signatures, outcomes, outcomes.c.label_signature == signature.id
     )
     queries: dict[str, sa.Select[Any]] = {
-        "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
-        .where(batches.c.id.not_in(decided))
-        .order_by(batches.c.id),
+        "decisions": sa.select(*batches.c[BATCH]).where(batches.c.id.not_in(decided)).order_by(batches.c.id),
         "judgements": sa.select(judgements.c.id)
         .select_from(
             sa.outerjoin(
@@ -69,7 +67,7 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         )
         .where(judgements.c.for_score, batches.c.id.is_(None) | judgements.c.label.is_not(None))
         .order_by(judgements.c.id),
-        "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
+        "dead_letters": sa.select(*dead_letters.c[PLACE])
         .where(letter.id.not_in(refused.where(*place)))
         .order_by(letter.id),
         "label_revisions": sa.select(label.id)
@@ -92,31 +90,29 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         )
         .order_by(signature.id),
     }
-    for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
+    replayed = dead_letters.name, _said_of_replays()
+    for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise(), replayed):
         for row in connection.execute(query):
-            yield {"kind": kind, "subject": _text(list(row))}
+            yield _named(kind, row)
     for batch in gone_from_the_desk(connection):
-        yield {"kind": desk_items.name, "subject": _text(batch)}
-    yield from _said_of_replays(connection)
+        yield _named(desk_items.name, batch)
 
 
-def _said_of_replays(connection: sa.Connection) -> Iterator[dict[str, Any]]:
+def _said_of_replays() -> sa.Select[Any]:
     """Messages that contradict the newest sealed replay about when and by whom they were sent again."""
     letter, replay = dead_letters.c, dead_letter_replays.c
     newest = sa.select(sa.func.max(replay.id).label("id")).group_by(replay.dead_letter).subquery()
     last = (
         sa.select(replay.dead_letter, replay.at, replay.by).join(newest, newest.c.id == replay.id).subquery()
     )
-    query = (
-        sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
+    return (
+        sa.select(*dead_letters.c[PLACE])
         .join_from(dead_letters, last, last.c.dead_letter == letter.id, isouter=True)
         .where(
             letter.replayed_at.is_distinct_from(last.c.at) | letter.replayed_by.is_distinct_from(last.c.by)
         )
         .order_by(letter.id)
     )
-    for row in connection.execute(query):
-        yield {"kind": "dead_letters", "subject": _text(list(row))}
 
 
 def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
@@ -129,9 +125,9 @@ def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
         (own.label_signature, own.kind == "label"),
     )
     wrong = sa.or_(*(column.is_not(None) & ~kind for column, kind in refers))
-    place = [own[name] for name in PLACE]
+    place = own[PLACE]
     yield outcomes.name, sa.select(*place).where(wrong).order_by(*place)
-    other_gate = sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt).join(
+    other_gate = sa.select(*batches.c[BATCH]).join(
         decisions, (decisions.c.batch == batches.c.id) & (decisions.c.gate != batches.c.gate)
     )
     yield decisions.name, other_gate.order_by(batches.c.id)
@@ -172,5 +168,5 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
-def _text(values: list[Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+def _named(kind: str, key: Iterable[Any]) -> dict[str, str]:
+    return {"kind": kind, "subject": canonical_json(list(key)).decode()}

@@ -8,7 +8,7 @@ same functions from rows about to be written and from rows read back.
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Headers
 from streamer.signing import merkle
-from streamer.signing.canonical_json import canonical_json
+from streamer.signing.canonical_json import canonical_json, moment_text
 from streamer.store.db.schema.decisions import decisions
 from streamer.store.db.schema.types import Columns, Row, UtcDateTime, encode_headers
 
@@ -52,9 +52,10 @@ def dead_letter_mac(letter: Row) -> bytes:
     return hmac.digest(letter["salt"], sealed, "sha256")
 
 
-def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> str:
-    """The SHA-256 of a message as it is published, in hex."""
-    digest = hashlib.sha256(canonical_json([topic, _hex(key), encode_headers(headers)]))
+def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: Headers | str) -> str:
+    """The SHA-256 of a message as it is published, in hex; of headers also by their text."""
+    text = headers if isinstance(headers, str) else encode_headers(headers)
+    digest = hashlib.sha256(canonical_json([topic, _hex(key), text]))
     digest.update(b"" if value is None else b"\x01" + value)
     return digest.hexdigest()
 
@@ -227,10 +228,8 @@ def signature_facts(signature: Row | None) -> dict[str, Any]:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """Write a moment as leaves have it: UTC, always with microseconds."""
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
+    """Write a moment as leaves have it, where there is one."""
+    return None if moment is None else moment_text(moment)
 
 
 def _hex(data: bytes | None) -> str | None:
