@@ -4,14 +4,15 @@ import time
 from collections.abc import Callable
 
 TIMES = 16
-ROUNDS = 20
+SECONDS = 2.0
+"""It is tried again until so much processor time has gone: what lasts so long is four times as long by nothing else."""
 
 
 def grows_in_proportion(work: Callable[[int], object], most: int) -> bool:
     """Whether `work` of the size `most` takes about as long as that of a sixteenth of it does sixteen times.
 
     Quadratic work takes 16 times as long; 4 is the limit. Both are measured in turn, by the processor time of this
-    thread, and one round of many suffices: what else the machine does only ever adds to one of them.
+    thread, and one round of many suffices.
     """
 
     def seconds(size: int, times: int) -> float:
@@ -20,4 +21,9 @@ def grows_in_proportion(work: Callable[[int], object], most: int) -> bool:
             work(size)
         return time.thread_time() - began
 
-    return any(seconds(most, 1) < 4 * seconds(most // TIMES, TIMES) for _ in range(ROUNDS))
+    spent: list[float] = []
+    while len(spent) < 2 or sum(spent) < SECONDS:
+        spent.append(seconds(most, 1))
+        if spent[-1] < 4 * seconds(most // TIMES, TIMES):
+            return True
+    return False

@@ -11,6 +11,7 @@ from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.settings import GateSettings
+from streamer.journal import BatchDecision, OutboxMessage, Partition, Record
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -31,6 +32,19 @@ def a_policy(settings: GateSettings, **changes: Any) -> Policy:
         "calibration_run": None, "seed": 1, "valid_from": NOW, "guarantee": "", "created_by": "ana", "reason": "test",
     }  # fmt: skip
     return Policy(settings=settings, **fields | changes)
+
+
+def a_decision(policy: Policy, /, **changes: Any) -> BatchDecision:
+    """What a gate with this policy decided about a batch without answers: nothing ships, and nothing is sampled."""
+    fields = {
+        "record": Record(Partition("log", "topic", 0), 0, None, None, (), 0), "key": BatchKey(policy.gate, "b", 1),
+        "content_hash": bytes(32), "prompt": "?", "references": None, "metadata": {}, "created_at": None,
+        "unit": policy.settings.unit, "mode": policy.settings.mode, "outcome": "abstain", "reason": "scored",
+        "selected": None, "responses": (), "scorer": policy.settings.scorer, "encoder": policy.settings.encoder,
+        "embedding_source": "encoder", "sampled": False, "sampling_probability": 0.0, "decided_at": NOW,
+        "action": OutboxMessage("actions", None, None, ()), "action_id": "i",
+    }  # fmt: skip
+    return BatchDecision(policy=policy, **fields | changes)
 
 
 def an_event(gate: str, batch_id: str, texts: Sequence[str] = (), /, **changes: Any) -> dict[str, Any]:

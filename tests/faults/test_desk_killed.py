@@ -19,7 +19,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.store import Store
 from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.matrix import LONG
-from tests.integration.audit.history import Scribe, event, settings_for, verify
+from tests.integration.audit.history import Scribe, event, scribing, settings_for, verify
 
 GATE = "front"
 SECONDS = 600.0
@@ -117,9 +117,7 @@ def check(store: Store, batches: int) -> None:
 @pytest.mark.parametrize("point", ["in_transaction", "after_transaction"])
 def test_a_reply_that_is_lost(point: str, migrated_sqlite_url: str, tmp_path: Path) -> None:
     """The database is away before the commit, or after it: the same form, sent again, has the same end."""
-    settings = settings_for(migrated_sqlite_url, tmp_path)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, migrated_sqlite_url) as (settings, store, scribe):
         scribe.gate(GATE, hold_action="escalate", desk_deadline_seconds=SECONDS)
         hold(scribe, 0, 2)
         keys = [BatchKey(GATE, f"batch-{n}", 1) for n in range(2)]

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,12 +156,18 @@ def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:
     )  # fmt: skip
 
 
-def write_history(url: str, directory: Path) -> Settings:
-    """Make the record that the tampering suite changes; three checkpoints, and something after the last."""
-    settings = settings_for(url, directory)
+@contextmanager
+def scribing(directory: Path, url: str | None = None) -> Iterator[tuple[Settings, Store, Scribe]]:
+    """Settings, a store and a scribe of a database, or of a new file in the folder."""
+    settings = settings_for(url or f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
     with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+        yield settings, store, Scribe(store, settings)
+
+
+def write_history(url: str, directory: Path) -> Settings:
+    """Make the record that the tampering suite changes; three checkpoints, and something after the last."""
+    with scribing(directory, url) as (settings, store, scribe):
         scribe.gate("best", unit="best", alpha=0.3, pending="worst")  # some are never labelled
         scribe.gate("each", unit="response", alpha=0.3, audit_probability=0.8, audit_draws=2)
         scribe.checkpoint()

@@ -29,7 +29,7 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, scribing, settings_for, verify
 from tests.migrated import migrated
 from tests.run_folder import made_once
 from tests.unit.deciding.test_decider import HashingEncoder
@@ -259,10 +259,7 @@ def test_an_erased_key_ends_recognition_and_the_record_still_fits(settings: Sett
 def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
     tmp_path: Path, segments: dict[str, str]
 ):
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path) as (settings, store, scribe):
         given = {"method": "full", "scorer": "choice", "signals": signal_list(()).text, "pending": "worst"}
         scribe.gate("worse", unit="best", alpha=0.2, **given | segments)
         for first, end, share in ((0, 120, 0.1), (120, 200, 0.6)):

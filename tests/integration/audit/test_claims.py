@@ -47,7 +47,7 @@ from streamer.wording.verdicts import desk_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as verify_alone
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.history import KEYS, Scribe, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, export, label_event, scribing, settings_for, verify
 from tests.integration.watching.conftest import Shown
 from tests.made import a_batch
 from tests.migrated import migrated
@@ -103,10 +103,7 @@ def answers(gate: str, number: int) -> bytes:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("claims")
-    settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(folder) as (_, store, scribe):
         for name, given in GATES.items():
             scribe.gate(name, **(CHOSEN | given))
             scribe.deliver(answers(name, n) for n in range(PROMPTS))

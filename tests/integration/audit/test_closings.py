@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from streamer import wiring
 from streamer.gates.policy import WARNING
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
-from tests.migrated import migrated
+from tests.integration.audit.history import KEYS, event, export, scribing, verify
 
 pytestmark = pytest.mark.postgres
 
@@ -17,10 +15,7 @@ pytestmark = pytest.mark.postgres
 def test_decisions_under_a_closing_that_is_sealed_after_them(
     migrated_postgres_url: str, tmp_path: Path
 ) -> None:
-    settings = settings_for(migrated_postgres_url, tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, migrated_postgres_url) as (settings, store, scribe):
         scribe.gate("best", unit="best", alpha=0.3, pending="worst")
         scribe.checkpoint()
         scribe.deliver(event("best", number) for number in range(20))
@@ -53,10 +48,7 @@ def test_decisions_under_a_closing_that_is_sealed_after_them(
 def test_an_early_hold_is_a_reason_of_its_own_that_both_verifiers_derive(
     migrated_postgres_url: str, tmp_path: Path
 ) -> None:
-    settings = settings_for(migrated_postgres_url, tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, migrated_postgres_url) as (settings, store, scribe):
         scribe.gate("best", unit="best", alpha=0.3, pending="worst")
         scribe.deliver(event("best", number) for number in range(20))
         scribe.import_labels("best", range(20))

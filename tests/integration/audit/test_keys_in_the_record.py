@@ -8,16 +8,14 @@ from streamer import wiring
 from streamer.security.api_keys import Rate
 from streamer.settings.settings import Settings
 from tests.integration.audit.attacker import breaking_in
-from tests.integration.audit.history import Scribe, settings_for
+from tests.integration.audit.history import scribing
 from tests.integration.audit.test_rates_in_the_record import found
 
 
 @pytest.fixture
 def record(migrated_database_url: str, tmp_path: Path) -> Settings:
     """Two keys, one of them revoked."""
-    settings = settings_for(migrated_database_url, tmp_path)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, migrated_database_url) as (settings, store, scribe):
         scribe.gate("best")
         key, _ = store.api_keys.create(
             gates=["best"], may=["decide"], by="ana", rate=Rate(50, 1), now=wiring.now()

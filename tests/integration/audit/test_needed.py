@@ -16,8 +16,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Needed
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.policies import needed_text, smallest_budget, spoke_text
-from tests.integration.audit.history import Scribe, event, label_event, settings_for
-from tests.migrated import migrated
+from tests.integration.audit.history import event, label_event, scribing
 
 ALPHA = 0.1
 
@@ -49,10 +48,7 @@ def test_only_what_spoke_is_named() -> None:
 
 
 def test_what_is_held_says_what_it_was_compared_with_and_waits_in_its_order(tmp_path: Path) -> None:
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path) as (_, store, scribe):
         signals = SignalList().text
         scribe.gate(
             "all", alpha=ALPHA, method="full", scorer="choice", signals=signals,

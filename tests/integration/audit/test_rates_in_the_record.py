@@ -15,7 +15,7 @@ from streamer.store.risk.audit_rates import append
 from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import KEYS, Scribe, event, export, label, settings_for, verify
+from tests.integration.audit.history import KEYS, event, export, label, scribing, verify
 
 GATE, P, BOOST = "best", 0.25, 3.0
 BASE, RAISED, LATER = range(20), range(20, 80), range(80, 90)
@@ -33,9 +33,7 @@ def write_rate(store: Store, gate: str = GATE, *, boosted: bool = True) -> None:
 @pytest.fixture
 def record(migrated_database_url: str, tmp_path: Path) -> Settings:
     """Decisions before, under and after a raised rate, labelled and calibrated; and another gate with a rate of its own."""
-    settings = settings_for(migrated_database_url, tmp_path)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, migrated_database_url) as (settings, store, scribe):
         scribe.gate(GATE, unit="best", alpha=0.4, audit_probability=P, audit_boost=BOOST, pending="worst")
         scribe.gate("other", unit="best", audit_probability=P)
         scribe.checkpoint()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer, CheckpointFile, Leadership, Signing, said
 from streamer.events.checkpoints import encode_checkpoint
@@ -18,8 +17,7 @@ from streamer.signing.notes import origin_of
 from streamer.store.db.engine import Database
 from streamer_verify.command import complete_lines
 from tests.faults.site import wait_until
-from tests.integration.audit.history import PRIVATE, Scribe, event, settings_for, verify
-from tests.migrated import migrated
+from tests.integration.audit.history import PRIVATE, Scribe, event, scribing, verify
 from tests.services.postgres import PostgresServer
 
 
@@ -29,10 +27,7 @@ def scribe(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scribe]:
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = server.create_database()
-    settings = settings_for(url, tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path, url) as (_, _, scribe):
         scribe.gate("best", unit="best", alpha=0.3)
         yield scribe
 

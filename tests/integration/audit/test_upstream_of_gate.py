@@ -9,8 +9,7 @@ from streamer import wiring
 from streamer.settings.settings import Settings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-from tests.integration.audit.history import Scribe, event, export, label_event, settings_for, verify
-from tests.migrated import migrated
+from tests.integration.audit.history import event, export, label_event, scribing, verify
 
 GATE, OWN, OTHER = "pinned", "small@0badcafe", "small@1badcafe"
 
@@ -26,10 +25,7 @@ def labels(numbers: range) -> list[bytes]:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Labelled answers of another origin, then of the gate's upstream; calibrated, and decided about both."""
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path) as (settings, store, scribe):
         scribe.gate(GATE, alpha=0.3)
         scribe.deliver(of(OWN if n % 2 else OTHER, n) for n in range(10))
         store.gates.revise(GATE, {"upstream": OWN}, by="ana", reason="test")
@@ -68,10 +64,7 @@ def test_it_learns_from_its_own_upstream_alone_and_holds_the_others(
 
 
 def test_where_no_metadata_are_kept_nothing_is_said_of_them(tmp_path: Path) -> None:
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path) as (settings, _, scribe):
         scribe.gate(GATE, alpha=0.3, upstream=OWN, keep_texts=False)
         scribe.deliver([of(OWN, 1), of(OTHER, 2)])
     found = rows(settings, "SELECT reason FROM decisions ORDER BY batch")

@@ -30,7 +30,7 @@ from streamer.whatif.words import caveats
 from streamer.wording.numbers import percent
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.conftest import Record
-from tests.integration.audit.history import Scribe, event, label_event, settings_for
+from tests.integration.audit.history import Scribe, event, label_event, scribing, settings_for
 from tests.integration.audit.test_clean_histories import RULES
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
@@ -170,10 +170,7 @@ def test_a_given_threshold_says_which_answers_get_through(written: tuple[Setting
 
 
 def test_method_full_comes_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told):
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with scribing(tmp_path) as (settings, store, scribe):
         signals = SignalList().text
         scribe.gate("all", alpha=0.3, method="full", scorer="choice", signals=signals, least_groups=5)
         scribe.deliver(event("all", n) for n in range(60))

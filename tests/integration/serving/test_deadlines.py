@@ -53,6 +53,8 @@ def test_a_commit_that_was_under_way_in_time_is_told_as_it_was_committed(site: S
         endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=sleep:{1.5 * times}@2")
         late = len(site.outcomes("http.late"))
         told = endpoint.ask(batch(name := f"b-{times}"), headers={"prefer": f"wait={0.4 * times:g}"})
+        if told.status_code == 503:
+            continue  # nothing was on record in time
         assert site.recorded()[name] == told.content
         if action(told)["action"] == "ship":
             break  # it was under way in time
@@ -71,7 +73,8 @@ def test_of_many_that_race_with_their_deadlines_each_is_told_what_stands(site: S
     def ask(number: int) -> None:
         name = f"b-{number}"
         answer = None
-        while answer is None or answer.status_code == 408:  # on a busy machine the body comes too late
+        # On a busy machine the body comes too late, or nothing is on record in time.
+        while answer is None or answer.status_code in (408, 503):
             answer = endpoint.ask(batch(name), params={"wait_ms": str(1 + number % 40)})
         action(answer)
         with lock:

@@ -29,6 +29,7 @@ from streamer.journal import (
 )
 from streamer.signing.policies import PolicySignature
 from streamer.store import Store, open_store
+from tests.made import a_decision
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="all-MiniLM-L6-v2@53aa5117", audit_probability=0.5, mode="enforce")
@@ -135,36 +136,22 @@ class World:
             if len(shipped) == len(responses) or unit == "best"
             else "mixed"
         )
+        action = OutboxMessage(
+            "streamer.actions",
+            b"k\x00",
+            f"action of {key} {content}".encode(),
+            (("ce_id", b"\x00\xff"), ("t", None)),
+        )
         fields: dict[str, Any] = {
-            "record": self.record(offset, number),
-            "key": key,
-            "content_hash": hashlib.sha256(content.encode()).digest(),
-            "prompt": f"prompt {content}",
-            "references": ("ref", "other"),
-            "metadata": {"z": 1e300, "a": [None, -0.0, {"b": "ü\x00"}], "n": 2**60},
-            "created_at": START,
-            "unit": unit,
-            "mode": chosen.settings.mode,
-            "outcome": outcome,
-            "reason": "scored" if shipped else "no_threshold",
-            "selected": shipped[0] if shipped and unit == "best" else None,
-            "responses": responses,
-            "policy": chosen,
-            "scorer": chosen.settings.scorer,
-            "encoder": chosen.settings.encoder,
-            "embedding_source": "encoder",
-            "sampled": sampled,
-            "sampling_probability": 0.5,
-            "decided_at": at,
-            "action": OutboxMessage(
-                "streamer.actions",
-                b"k\x00",
-                f"action of {key} {content}".encode(),
-                (("ce_id", b"\x00\xff"), ("t", None)),
-            ),
+            "record": self.record(offset, number), "key": key, "outcome": outcome, "responses": responses,
+            "content_hash": hashlib.sha256(content.encode()).digest(), "prompt": f"prompt {content}",
+            "references": ("ref", "other"), "metadata": {"z": 1e300, "a": [None, -0.0, {"b": "ü\x00"}], "n": 2**60},
+            "created_at": START, "reason": "scored" if shipped else "no_threshold",
+            "selected": shipped[0] if shipped and unit == "best" else None, "sampled": sampled,
+            "sampling_probability": 0.5, "decided_at": at, "action": action,
             "action_id": str(uuid.uuid5(uuid.NAMESPACE_OID, repr(key))),
-        }
-        return BatchDecision(**(fields | changes))
+        }  # fmt: skip
+        return a_decision(chosen, **fields | changes)
 
     def redelivery(self, offset: int, batch_id: str, *, number: int = 0, content: str = "one") -> Redelivery:
         return Redelivery(

@@ -93,10 +93,10 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
     postgres_world: World, monkeypatch: pytest.MonkeyPatch, where: str
 ):
     world = postgres_world
-    monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, "b")))
     inside, taken = threading.Event(), threading.Event()
+    patient, _ = engine.FROZEN_SECONDS, monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
 
     def freeze() -> None:
         inside.set()
@@ -119,6 +119,7 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
     frozen = threading.Thread(target=work)
     frozen.start()
     assert inside.wait(timeout=240)
+    monkeypatch.setattr(engine, "FROZEN_SECONDS", patient)
     assert world.lease(store=world.open()).epoch == 2
     assert frozen.is_alive(), "it is frozen still, and keeps nobody waiting"
     taken.set()

@@ -257,15 +257,16 @@ def test_a_process_that_was_stopped_behind_the_fence_is_outwaited(
     postgres_world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """The server ends its session; closing waits longer than that, though not longer than that for other locks."""
-    monkeypatch.setattr(engine, "FROZEN_SECONDS", 3)
     monkeypatch.setattr(engine, "BUSY_SECONDS", 1)
     world = World(postgres_world.url)
     world.policy = postgres_world.policy
     lease = world.lease()
     store, there = pausing(world, "in_transaction", 5)
+    patient, _ = engine.FROZEN_SECONDS, monkeypatch.setattr(engine, "FROZEN_SECONDS", 3)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(world.commit, world.slice(lease, world.decision(0, actions=SHIPS)), store=store)
         assert there.wait(240)
+        monkeypatch.setattr(engine, "FROZEN_SECONDS", patient)
         assert close(world).state == "closed"
         with pytest.raises(Unavailable):
             commit.result(240)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.journal import BatchDecision, DeadLetter, OutboxMessage, Outcome, Record, ScoredResponse
-from tests.made import a_policy
+from streamer.journal import DeadLetter, OutboxMessage, Outcome, Record, ScoredResponse
+from tests.made import a_decision, a_policy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = a_policy(GateSettings(encoder="none@00000000"), gate="tests", valid_from=NOW)
@@ -38,32 +38,16 @@ class EchoDecider:
             return self.dead_letter(record, "not_ok", "not ok")
         batch_id = value.decode()
         identity = f"id-{batch_id}"
-        return BatchDecision(
+        headers = ("ce_id", identity.encode()), ("none", None)
+        return a_decision(
+            POLICY,
             record=record,
             key=BatchKey("tests", batch_id, 1),
             content_hash=hashlib.sha256(value).digest(),
-            prompt="p",
-            references=None,
-            metadata={},
-            created_at=None,
-            unit="best",
-            mode="shadow",
+            decided_at=NOW,
             outcome="ship",
-            reason="scored",
             selected="a",
             responses=(ScoredResponse("a", "text", 0.5, 1.0, "ship", False),),
-            policy=POLICY,
-            scorer="gram",
-            encoder="none@00000000",
-            embedding_source="event",
-            sampled=False,
-            sampling_probability=0.0,
-            decided_at=NOW,
-            action=OutboxMessage(
-                self._actions,
-                record.key,
-                b"action of " + value,
-                (("ce_id", identity.encode()), ("none", None)),
-            ),
+            action=OutboxMessage(self._actions, record.key, b"action of " + value, headers),
             action_id=identity,
         )

@@ -10,13 +10,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse
+from streamer.journal import BatchDecision, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
 from streamer.store.log import leaves
 from streamer.store.log.rows import check_decision, storable
-from tests.made import a_policy
+from tests.made import a_decision, a_policy
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -98,32 +98,9 @@ def test_absent_and_empty_are_different_messages() -> None:
 def decision(
     unit: str, actions: tuple[str, ...], outcome: str, selected: str | None, **changes: object
 ) -> BatchDecision:
-    policy = a_policy(GateSettings(unit=unit, encoder="e@1"))
-    fields: dict[str, object] = {
-        "record": Record(Partition("l", "t", 0), 0, None, None, (), 0),
-        "key": BatchKey("g", "b", 1),
-        "content_hash": bytes(32),
-        "prompt": "",
-        "references": None,
-        "metadata": {},
-        "created_at": None,
-        "unit": unit,
-        "mode": "shadow",
-        "outcome": outcome,
-        "reason": "scored",
-        "selected": selected,
-        "responses": tuple(ScoredResponse(f"r{i}", "", 0.5, None, a, False) for i, a in enumerate(actions)),  # type: ignore[arg-type]
-        "policy": policy,
-        "scorer": "gram",
-        "encoder": "e@1",
-        "embedding_source": "encoder",
-        "sampled": False,
-        "sampling_probability": 0.0,
-        "decided_at": NOW,
-        "action": OutboxMessage("a", None, None, ()),
-        "action_id": "x",
-    }
-    return BatchDecision(**(fields | changes))  # type: ignore[arg-type]
+    answers = tuple(ScoredResponse(f"r{i}", "", 0.5, None, one, False) for i, one in enumerate(actions))  # type: ignore[arg-type]
+    fields: dict[str, object] = {"outcome": outcome, "selected": selected, "responses": answers}
+    return a_decision(a_policy(GateSettings(unit=unit, encoder="e@1")), **fields | changes)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from streamer.journal import (
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics, RequestMetrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from tests.made import a_policy
+from tests.made import a_decision, a_policy
 from tests.unit.recalibration.test_schedule import status
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -57,17 +57,19 @@ def policy(**changes: object) -> Policy:
 
 
 def decision(**changes: object) -> BatchDecision:
-    fields: dict[str, object] = {
-        "record": RECORD, "key": BatchKey("g", "b", 1), "content_hash": b"", "prompt": "secret prompt",
-        "references": None, "metadata": {}, "created_at": None, "unit": "best", "mode": "enforce", "outcome": "ship",
-        "reason": "scored", "selected": "a",
-        "responses": (
-            ScoredResponse("a", "x", 0.9, 0.9, "ship", True), ScoredResponse("b", "", None, None, "abstain", False)
-        ),
-        "policy": policy(), "scorer": "gram", "encoder": "e@1", "embedding_source": "encoder", "sampled": True,
-        "sampling_probability": 1.0, "decided_at": NOW, "action": MESSAGE, "action_id": "i",
-    }  # fmt: skip
-    return BatchDecision(**(fields | changes))  # type: ignore[arg-type]
+    answers = (
+        ScoredResponse("a", "x", 0.9, 0.9, "ship", True),
+        ScoredResponse("b", "", None, None, "abstain", False),
+    )
+    fields = {
+        "record": RECORD,
+        "prompt": "secret prompt",
+        "mode": "enforce",
+        "outcome": "ship",
+        "selected": "a",
+    }
+    fields |= {"responses": answers, "sampled": True, "sampling_probability": 1.0, "action": MESSAGE}
+    return a_decision(policy(), **fields | changes)
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
