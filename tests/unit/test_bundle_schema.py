@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from streamer.gates.settings import SETTINGS
 from streamer.store.audit import control
 from streamer.store.db.schema.types import kept_of
 from streamer_verify.forms import SCHEMAS, wrong_form
@@ -27,6 +28,13 @@ def test_rows_of_the_control_log_have_the_columns_of_their_table(table: Any) -> 
             words = said.get("enum", ())
             nullable = None in words or "null" in said.get("type", ())
             assert nullable == bool(one.nullable), f"{table.name}.{one.name}"
+
+
+def test_only_settings_are_said_to_be_signed() -> None:
+    schemas = json.loads(PAGE.read_text("utf-8"))["$defs"]
+    row = schemas["control.gate_revisions"]["properties"]["row"]["properties"]
+    assert {name for name, one in row.items() if "x-signed" in one} == SETTINGS.keys()
+    assert json.dumps(schemas).count('"x-signed"') == len(SETTINGS)
 
 
 LINE = {
