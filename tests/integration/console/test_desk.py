@@ -468,12 +468,21 @@ def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
     second = site.store.policies.close(FRONT, by="root", reason="it still does")
     assert releases(one, knowing=str(first.version)) == 409, "that closing is not the newest"
     assert site.store.desk.outcomes([one]) == {}
-    assert releases(one, knowing=str(second.version)) == 303
-    assert site.store.desk.outcomes([one])[one].action == "released"
 
+    # A change of settings leaves it closed, by whom and for what it was.
+    site.store.gates.revise(FRONT, {"label_deadline_seconds": 3600.0}, by="fred", reason="changed")
+    for page in (ana.get("/desk").body, ana.get(address(one)).body, ana.get(f"/gate/{FRONT}").body):
+        assert "root" in page
+        assert "fred" not in page.partition("<h2>The threshold over time")[0]
     monkeypatch.setenv(
         "STREAMER_DATABASE_URL", site.store._database.url.render_as_string(hide_password=False)
     )
+    closed = f"holds everything since policy {second.version}, by root (name not verified): it still does"
+    for shown in (("gate", "show", FRONT), ("threshold", "show", FRONT)):
+        assert closed in told(*shown).out
+    assert releases(one, knowing=str(second.version)) == 303
+    assert site.store.desk.outcomes([one])[one].action == "released"
+
     said = json.loads(told("threshold", "close", FRONT, "--reason", "again", "--json").out)["waiting"]
     assert (said["desk"], said["desk_rejected"]) == (3, None)
     assert (
