@@ -227,6 +227,8 @@ def why_of(facts: dict[str, Any], revision: Mapping[str, Any]) -> str:
             )
         else:
             why = "it brought embeddings, and the gate refuses those that it does not make"
+    if facts["reason"] == "too_few_responses" and not facts["responses"]:
+        why = "no answer came"
     if facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"]):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     return why

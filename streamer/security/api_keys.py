@@ -15,7 +15,8 @@ from streamer.errors import Unavailable, UsageError
 
 May = Literal["decide", "label", "read"]
 MAY: tuple[May, ...] = get_args(May)
-"""`decide`: ask for decisions. `label`: send severities. `read`: look at recorded decisions and at the gate."""
+"""`decide`: ask for decisions, and what became of a batch by its id. `label`: send severities. `read`: look at the gate and at
+recorded decisions, with who decided at the desk."""
 
 TOKEN = re.compile(r"streamer_([0-9a-f]{12})_[0-9a-f]{64}")
 """A token: the prefix and the form are there for scanners of secrets; the first part is the key's id."""

@@ -99,9 +99,7 @@ _CLOSING = (
         *policies.c["version", "created_by", "valid_from", "reason", "state", "calibration_run"],
         _BEFORE.c.state.label("before"),
     )
-    .outerjoin(
-        _BEFORE, (_BEFORE.c.gate == policies.c.gate) & (_BEFORE.c.version == policies.c.version - 1)
-    )
+    .outerjoin(_BEFORE, (_BEFORE.c.gate == policies.c.gate) & (_BEFORE.c.version == policies.c.version - 1))
     .where(
         _BEFORE.c.version.is_(None)
         | (_BEFORE.c.state != "closed")
