@@ -1,7 +1,7 @@
 """The label queue in the JSON of labelling tools, and back: what a tool adds to a task becomes a label of that answer."""
 
-import io
 import inspect
+import io
 import json
 import typing
 from dataclasses import replace
