@@ -93,35 +93,18 @@ def from_newest(connection: sa.Connection, newest: PolicyVersion) -> Iterator[Po
     return chain([newest], older())
 
 
-_BEFORE = policies.alias()
-_CLOSING = (
-    sa.select(
-        *policies.c["version", "created_by", "valid_from", "reason", "state", "calibration_run"],
-        _BEFORE.c.state.label("before"),
-    )
-    .outerjoin(_BEFORE, (_BEFORE.c.gate == policies.c.gate) & (_BEFORE.c.version == policies.c.version - 1))
-    .where(
-        _BEFORE.c.version.is_(None)
-        | (_BEFORE.c.state != "closed")
-        | (policies.c.state != "closed")
-        | (_BEFORE.c.gate_revision == policies.c.gate_revision)
-    )
-    .order_by(policies.c.version.desc())
-    .limit(1)
-)
-"""The newest policies but for those that only changed settings of a closed gate, which stays closed as it was."""
+def closing_of(connection: sa.Connection, gate: str) -> Closing | None:
+    """Read by which policy a gate is closed; None where it is not, a calibration found that, or it never was open."""
+    query = sa.select(*_CLOSED).select_from(_WITH_CLOSING).where(policies.c.gate == gate)
+    newest = query.order_by(policies.c.version.desc()).limit(1)
+    return _closing(connection.execute(newest).mappings().one())
 
 
-def closing_of(connection: sa.Connection, gate: str, until: int | None = None) -> Closing | None:
-    """Read by which policy a gate is closed; None where it is not, a calibration found that, or it never was open.
-
-    `until` : the last version that counts; None: all do.
-    """
-    query = _CLOSING.where(policies.c.gate == gate)
-    row = connection.execute(query if until is None else query.where(policies.c.version <= until)).one()
-    if row.state != "closed" or row.calibration_run is not None or row.before is None:
+def _closing(row: Row) -> Closing | None:
+    if row["closing_state"] != "closed" or row["closing_calibration_run"] is not None:
         return None
-    return Closing(row.version, row.created_by, row.valid_from, row.reason)
+    found = Closing(*(row[f"closing_{name}"] for name in ("version", "created_by", "valid_from", "reason")))
+    return None if found.version == 1 else found
 
 
 def settings_of(row: Row) -> GateSettings:
@@ -167,7 +150,7 @@ def _version(
             settings = settings_of(row)
             losses = losses_of(connection, settings, own["rule"], *run)
             bursts = bursts_of(connection, settings, row["calibration_run"], row["burst_key"])
-            closing = closing_of(connection, *key) if row["state"] == "closed" else None
+            closing = _closing(row)
             own["closing"] = None if closing is None or closing.version == key[1] else closing
             policy = Policy(settings=settings, seed=row["seed"], losses=losses, bursts=bursts, **own)
             active = ActivePolicy(policy, row["audit_salt"])
@@ -183,13 +166,41 @@ def _version(
     )
 
 
+_EARLIER, _BEFORE, _CLOSING = (policies.alias(name) for name in ("earlier", "before", "closing"))
+_CLOSED_BY = (
+    sa.select(_EARLIER.c.version)
+    .outerjoin(_BEFORE, (_BEFORE.c.gate == _EARLIER.c.gate) & (_BEFORE.c.version == _EARLIER.c.version - 1))
+    .where(
+        _EARLIER.c.gate == policies.c.gate,
+        _EARLIER.c.version <= policies.c.version,
+        _BEFORE.c.version.is_(None)
+        | (_BEFORE.c.state != "closed")
+        | (_EARLIER.c.state != "closed")
+        | (_BEFORE.c.gate_revision == _EARLIER.c.gate_revision),
+    )
+    .order_by(_EARLIER.c.version.desc())
+    .limit(1)
+    .correlate(policies)
+    .scalar_subquery()
+)
+"""The newest version until a policy's that did more than to change settings of a closed gate, which stays closed as it was."""
+
+_WITH_CLOSING = policies.outerjoin(
+    _CLOSING, (_CLOSING.c.gate == policies.c.gate) & (_CLOSING.c.version == _CLOSED_BY)
+)
+_CLOSED = [
+    _CLOSING.c[name].label(f"closing_{name}")
+    for name in ("version", "created_by", "valid_from", "reason", "state", "calibration_run")
+]
 _SELECT = (
     sa.select(
         policies,
         *gate_revisions.c[SETTINGS],
         *gates.c["seed", "audit_salt"],
         *calibration_runs.c["older_than", "burst_key"],
+        *_CLOSED,
     )
+    .select_from(_WITH_CLOSING)
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
     .outerjoin(calibration_runs, calibration_runs.c.id == policies.c.calibration_run)
