@@ -15,8 +15,8 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.claims.answer import LEFT_OUT, assembled, left_out, parts, places
 from streamer.scoring.judged import WHOLE, call_text, form
 from streamer.serving.chat.counter import Completed
+from streamer.serving.chat.forms import CALLED, Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
-from streamer.serving.chat.sampler import CALLED, Call, calls_of
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.releases import disputed
 from streamer.store.desk.rows import DeskState

@@ -10,7 +10,8 @@ import msgspec
 from streamer.events import codes
 from streamer.events.codec import malformed
 from streamer.events.responses import UPSTREAM
-from streamer.labels.llm.record import Message, Role
+from streamer.labels.llm.record import Choice, Message, Role
+from streamer.serving.chat.forms import BadSchemaError, reader, same
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
@@ -111,7 +112,8 @@ class ChatRequest:
     `metadata` are the caller's, kept with the batch, where a gate with segments reads them;
     `sampling` the sampling parameters that the caller names, and `needed` those that its protocol
     demands, which are never refused; `form` what the upstream gets besides: the response format,
-    the tools, and how they may be called. `stream`: the answer is to come as server-sent events,
+    the tools, and how they may be called; `as_answer` makes an answer of a choice, None where it has
+    another form. `stream`: the answer is to come as server-sent events,
     `usage_chunk`: the last of these tells the usage. `asked` is the whole body, in the words of its
     protocol, of `size` bytes; `system` where in it its first message of the system or a developer
     stands, empty without one.
@@ -122,6 +124,7 @@ class ChatRequest:
     metadata: Mapping[str, str]
     sampling: Mapping[str, object]
     form: Mapping[str, Any]
+    as_answer: Callable[[Choice], Choice | None]
     stream: bool
     usage_chunk: bool
     needed: frozenset[str] = frozenset()
@@ -215,7 +218,7 @@ def read(
     given = {
         name: value
         for name, value in as_chat(body).items()
-        if value is not None and not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
+        if value is not None and not any(same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
     }
     for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys() - _OF_NOBODY:
         raise unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
@@ -223,10 +226,15 @@ def read(
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
             raise invalid(name, "a number")
     form = _form(given)
+    try:
+        as_answer = reader(form)
+    except BadSchemaError as bad:
+        raise invalid(bad.param, f"a JSON Schema by which answers can be checked: {bad}") from None
     messages = _messages(given.get("messages"))
     system = (where for where, one in messages if one.role in ("system", "developer"))
     return ChatRequest(
         form=form,
+        as_answer=as_answer,
         gate=gate_of(given.get("model")),
         messages=tuple(one for _, one in messages),
         metadata=_metadata(given.get("metadata", {})),
@@ -243,11 +251,6 @@ def read(
 def _own(upstream: Upstream, name: str) -> object:
     """What an upstream samples with, in place of this parameter of a caller; None: nothing is sent."""
     return getattr(upstream, _OF_THE_UPSTREAM[name]) if name in _OF_THE_UPSTREAM else None
-
-
-def _same(value: object, neutral: object) -> bool:
-    """Whether two values of JSON are equal; in Python true is 1 besides."""
-    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def gate_of(model: object) -> str:
@@ -337,6 +340,8 @@ def _form(given: Mapping[str, Any]) -> dict[str, Any]:
         return form  # nothing is called: the model need not know them
     match given.get("tools", []):
         case []:
+            if choice not in (None, "auto"):
+                raise invalid("tool_choice", "none or auto, for there are no tools")
             return form
         case [*every] if all(_is_tool(one) for one in every):
             form["tools"] = every

@@ -182,6 +182,77 @@ def test_calls_that_differ_or_that_nobody_offered_are_held(plain: Plain) -> None
         assert (told["action"], told["problem"]) == ("abstain", problem)
 
 
+STRICT = {
+    "type": "object",
+    "properties": {"place": {"type": "string"}, "days": {"$ref": "#/$defs/days"}},
+    "$defs": {"days": {"type": "integer"}},
+    "required": ["place", "days"],
+    "additionalProperties": False,
+}
+B = {"name": "b", "parameters": STRICT, "strict": True}
+TWO: list[Any] = [*TOOLS, {"type": "function", "function": B}]
+FLAT_TWO: list[Any] = [*FLAT, {"type": "function", **B}]
+CLAUDES: list[Any] = [
+    {"name": "look", "input_schema": {"type": "object"}},
+    {"name": "b", "input_schema": STRICT, "strict": True},
+]
+WRONG = '{"place":7,"jours":"one"}'
+BOTH = {"tool_calls": CALLS[0]["tool_calls"] + call("b", CANONICAL)["tool_calls"]}
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "wrong", "right"),
+    [
+        (CHAT, {"tools": TWO, "tool_choice": {"type": "function", "function": {"name": "b"}}}, CALLS[0], call("b", CANONICAL)),
+        (CHAT, {"tools": TWO, "tool_choice": "required"}, AGREED, CALLS[0]),
+        (CHAT, {"tools": TWO, "parallel_tool_calls": False}, BOTH, CALLS[0]),
+        (CHAT, {"tools": TWO}, call("b", WRONG), BOTH),
+        (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": STRICT}}}, WRONG, CANONICAL),
+        (CHAT, {"response_format": {"type": "json_object"}}, "[1]", WRONG),
+        (RESPONSES, {"tools": FLAT_TWO, "tool_choice": {"type": "function", "name": "b"}}, CALLS[0], call("b", CANONICAL)),
+        (RESPONSES, {"tools": FLAT_TWO, "tool_choice": "required"}, AGREED, CALLS[0]),
+        (RESPONSES, {"tools": FLAT_TWO, "parallel_tool_calls": False}, BOTH, CALLS[0]),
+        (RESPONSES, {"tools": FLAT_TWO}, call("b", WRONG), BOTH),
+        (RESPONSES, {"text": {"format": {"type": "json_schema", "name": "p", "schema": STRICT}}}, WRONG, CANONICAL),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "tool", "name": "b"}}, CALLS[0], call("b", CANONICAL)),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "any"}}, AGREED, CALLS[0]),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, BOTH, CALLS[0]),
+        (MESSAGES, {"tools": CLAUDES}, call("b", WRONG), BOTH),
+        (MESSAGES, {"output_config": {"format": {"type": "json_schema", "schema": STRICT}}}, WRONG, CANONICAL),
+    ],
+)  # fmt: skip
+def test_an_answer_of_another_form_than_was_demanded_does_not_ship(
+    plain: Plain, path: str, form: dict[str, Any], wrong: Any, right: Any
+) -> None:
+    for contents, problem, action in (
+        ([wrong], "unreadable", "abstain"),
+        ([wrong, *[right] * 4], None, "ship"),
+    ):
+        plain.model.reply = cycling(*contents)
+        body = {"model": "tools" if "tools" in form else "json", "max_tokens": 9} | form
+        body |= {"input": "Where?"} if path == RESPONSES else {"messages": PROMPT}
+        told = plain.endpoint.client.post(path, json=body).json()["streamer"]
+        assert (told["action"], told["problem"]) == (action, problem)
+
+
+def test_a_form_that_cannot_be_checked_is_refused_before_anything_is_spent(plain: Plain) -> None:
+    elsewhere = {"$ref": "https://models.example/parcel.json"}
+    demanded = {"type": "json_schema", "json_schema": {"name": "p", "schema": elsewhere}}
+    tool = {"type": "function", "function": B | {"parameters": {"type": "text"}}}
+    for form, param in (
+        ({"response_format": demanded}, "response_format"),
+        ({"tools": [tool]}, "tools[0]"),
+        ({"tool_choice": "required"}, "tool_choice"),
+    ):
+        answer = post(plain.endpoint, model="tools", **form)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    for form in ({"tools": CLAUDES, "tool_choice": "b"}, {"output_config": {"format": {"type": "xml"}}}):
+        body = {"model": "tools", "messages": PROMPT, "max_tokens": 9} | form
+        assert plain.endpoint.client.post(MESSAGES, json=body).status_code == 400
+    assert plain.model.asked == []
+
+
 def test_a_call_that_a_person_releases_goes_out_and_a_text_in_its_place_is_a_text(plain: Plain) -> None:
     site, model, endpoint = plain
     calls = [call("look", f'{{"parcel": {number}}}') for number in range(ANSWERS)]
@@ -210,6 +281,9 @@ def test_a_call_passes_through_where_the_upstream_says_so_and_texts_are_judged(p
     assert (told["action"], told["passed_through"], told["calls"]) == ("abstain", True, 1)
     assert kept(site, "passing")["sampling"]["problem"] == "passed_through"
     assert post(endpoint, model="passing", tools=TOOLS, headers=once).content == first.content
+    in_shadow = post(endpoint, model="shadow-passing", tools=TOOLS).json()
+    assert in_shadow["choices"][0]["message"]["tool_calls"]
+    assert (in_shadow["streamer"]["enforced"], in_shadow["streamer"]["passed_through"]) == (False, True)
     model.reply = cycling(AGREED, AGREED, CALLS[0], AGREED)
     told = post(endpoint, model="passing", tools=TOOLS).json()["streamer"]
     assert (told["action"], told["answers"]) == ("ship", ANSWERS)

@@ -11,6 +11,7 @@ import pytest
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Message
 from streamer.scoring.steps import Steps
+from streamer.serving.chat.forms import reader
 from streamer.serving.chat.request import ChatRequest
 from streamer.serving.chat.upstream import After, Upstream
 from streamer.settings.settings import load_settings
@@ -181,8 +182,8 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
 def test_conversations_that_read_alike_are_not_the_same() -> None:
     def request(*messages: Message) -> ChatRequest:
         return ChatRequest(
-            gate="bot", messages=messages, metadata={}, sampling={}, form={}, stream=False,
-            usage_chunk=False, asked={}, size=0,
+            gate="bot", messages=messages, metadata={}, sampling={}, form={}, as_answer=reader({}),
+            stream=False, usage_chunk=False, asked={}, size=0,
         )  # fmt: skip
 
     assert request(Message("user", "Where?")).prompt == "Where?"
