@@ -101,7 +101,8 @@ def answer(
         "x-streamer-ignored": ", ".join(told["ignored"]),
         "idempotent-replayed": "true" if done.again else "",
     }
-    headers = {name: value for name, value in headers.items() if value}
+    # Starlette writes headers in Latin-1, and a batch id is any text.
+    headers = {name: value.encode().decode("latin-1") for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
     if shown is not None:

@@ -7,8 +7,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from streamer.events import codes
+from streamer.errors import BadMessage
 from streamer.events.codec import malformed
+from streamer.events.json_structure import check_structure, too_deep
 from streamer.events.responses import UPSTREAM
 from streamer.labels.llm.record import Choice, Message, Role
 from streamer.serving.chat.forms import BadSchemaError, reader, same
@@ -198,21 +199,15 @@ def read(
     raw: bytes,
     as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     needed: frozenset[str] = frozenset(),
+    *,
+    max_depth: int,
 ) -> ChatRequest:
     """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`; `needed` : see `ChatRequest`.
 
     `as_chat` may pair a message with where it stands in the caller's body, which problems name.
     Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
     """
-    try:
-        body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        bad = malformed(raw, str(error))
-        raise ChatProblem(400, bad.code, f"the body: {bad.detail}") from None
-    except RecursionError:
-        raise ChatProblem(
-            400, codes.TOO_DEEPLY_NESTED, "the body's arrays and objects are nested too deeply"
-        ) from None
+    body = _decoded(raw, max_depth)
     if not isinstance(body, dict):
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
     given = {
@@ -246,6 +241,21 @@ def read(
         asked=body,
         size=len(raw),
     )
+
+
+def _decoded(raw: bytes, max_depth: int) -> Any:
+    try:
+        body = msgspec.json.decode(raw)
+        check_structure(raw, max_depth)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        bad = malformed(raw, str(error))
+    except RecursionError:
+        bad = too_deep(max_depth)
+    except BadMessage as error:
+        bad = error
+    else:
+        return body
+    raise ChatProblem(400, bad.code, f"the body: {bad.detail}")
 
 
 def _own(upstream: Upstream, name: str) -> object:

@@ -351,7 +351,9 @@ def test_what_fails_at_a_later_step_is_held_and_keeps_no_answer(plain: Plain) ->
 def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None:
     upstream = Upstream(base_url=model.url, model="small", api_key=KEY, answers=9, steps=(3,), stop_above=0.9)
 
-    request = read(b'{"model": "bot", "messages": [{"role": "user", "content": "Who?"}]}', as_chat)
+    request = read(
+        b'{"model": "bot", "messages": [{"role": "user", "content": "Who?"}]}', as_chat, max_depth=9
+    )
 
     async def nothing(texts: Sequence[str]) -> float:
         raise ValueError(f"no score of {len(texts)}")
@@ -799,6 +801,8 @@ def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: S
         (b"[]", "bad_request"),
         (b"\xff", "not_json"),
         (b'{"a":' * 100_000, "too_deeply_nested"),
+        (b'{"model": "bot", "model": "bot", "messages": []}', "duplicate_keys"),
+        (b'{"model": "bot", "metadata": {"a": "1", "a": "2"}}', "duplicate_keys"),
     ):
         answer = endpoint.client.post(
             "/v1/chat/completions", content=raw, headers={"content-type": "application/json"}
@@ -808,8 +812,15 @@ def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: S
     assert (nul.status_code, nul.json()["error"]["code"]) == (422, "nul_or_surrogate")
     long = post(endpoint, headers={"idempotency-key": "x" * 300})
     assert (long.status_code, long.json()["error"]["code"]) == (422, "bad_identifier")
+    assert "the header Idempotency-Key has 300 characters" in long.json()["error"]["message"]
     assert model.asked == [], "nothing was paid for"
     assert sqlite_site.recorded() == {}
+    named = post(endpoint, headers={"idempotency-key": "日本".encode()})
+    assert named.json()["streamer"]["batch_id"] == "日本"
+    assert (
+        named.headers.raw[[name for name, _ in named.headers.raw].index(b"x-streamer-batch-id")][1].decode()
+        == "日本"
+    )
     assert post(endpoint, **ASKS_FOR_NOTHING).json()["streamer"]["action"] == "ship"
     assert post(endpoint, messages=[PROMPT[0] | {"name": "ana"}]).json()["streamer"]["action"] == "ship"
     assert "name" not in model.asked[-1].body["messages"][0]

@@ -71,6 +71,14 @@ def test_the_package_gets_what_ships_what_is_held_and_calls(plain: Plain, stream
 
 
 def test_errors_and_models_are_in_its_own_form(plain: Plain) -> None:
+    for path, says in (
+        ("batches", "batches of requests"),
+        ("count_tokens", "tokens are not counted"),
+        ("x", "a gate answers"),
+    ):
+        told = plain.endpoint.client.get(f"/v1/messages/{path}").json()["error"]
+        assert told["type"] == "not_found_error"
+        assert says in told["message"]
     found = ask(plain, model="nobody")
     assert (found["type"], found["error"]["type"]) == ("error", "not_found_error")
     assert "GET /v1/models" in found["error"]["message"]

@@ -179,6 +179,11 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
         Upstream(**{name: value})
 
 
+def test_a_wrong_value_is_named_with_its_gate() -> None:
+    with pytest.raises(UsageError, match=r"^\[upstreams\.bot\]: .*base_url must look like"):
+        loaded({"MODEL_KEY": "sk-said"}, base_url="models.example/v1")
+
+
 def test_conversations_that_read_alike_are_not_the_same() -> None:
     def request(*messages: Message) -> ChatRequest:
         return ChatRequest(
