@@ -1,4 +1,4 @@
-"""How long a body is waited for, on a clock that goes on by itself as soon as nothing is left to do."""
+"""How long a body is waited for, on a clock that goes on once nothing is left to do."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from streamer.events.limits import Limits
-from streamer.serving.deadline import deadline
 from streamer.serving.problems import Problem
-from streamer.serving.requests import Answering
+from streamer.serving.requests import body, deadline
 
 
 class Ahead(asyncio.SelectorEventLoop):
@@ -28,19 +26,15 @@ class Ahead(asyncio.SelectorEventLoop):
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(0.01, 0.5), (0.5, 0.5), (7.0, 7.0), (100.0, 30.0)])
-def test_a_body_that_does_not_come_ends_at_the_requests_own_deadline(wanted: float, waited: float) -> None:
-    unused: Any = None
-    answering = Answering(
-        request_log=unused, limits=Limits(), longest=240.0, clock=unused, authorize=unused, releases=unused
-    )
-
+def test_a_body_is_waited_for_until_the_requests_own_deadline(wanted: float, waited: float) -> None:
     async def never() -> Any:
         await asyncio.sleep(10_000)
 
     async def read() -> None:
-        request = Request({"type": "http", "headers": [(b"content-type", b"application/json")]}, never)
+        json = [(b"content-type", b"application/json")]
+        request = Request({"type": "http", "headers": json}, never)
         with pytest.raises(Problem, match=f"did not come within {waited:g} s"):
-            await answering.body(request, deadline(wanted, 240.0, now=datetime.now(UTC)))
+            await body(request, 1000, deadline(wanted, 240.0, now=datetime.now(UTC)))
         assert asyncio.get_running_loop().time() == waited
 
     with asyncio.Runner(loop_factory=Ahead) as runner:
