@@ -11,43 +11,33 @@ from jsonschema import Draft202012Validator
 from streamer.labels.llm.record import Choice
 from streamer.serving.chat.forms import BadSchemaError, reader
 
-NAMES = st.sampled_from("abc")
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(-3, 3)
-    | st.sampled_from([0.5, 1.5])
-    | st.sampled_from(["", "a", "ab"])
-)
+NAMES, BOUNDS = st.sampled_from("abc"), st.integers(0, 3)
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1.5, "", "a", "ab"])
 VALUES = st.recursive(
     SCALARS, lambda one: st.lists(one, max_size=3) | st.dictionaries(NAMES, one, max_size=3), max_leaves=6
 )
 TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
-BOUNDS = st.integers(0, 3)
+BOUNDED = (
+    "minimum exclusiveMinimum maximum exclusiveMaximum minLength maxLength minItems maxItems minProperties "
+    "maxProperties"
+)
 
 
 def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     several = st.lists(inner, min_size=1, max_size=2)
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
-            "enum": st.lists(VALUES, min_size=1, max_size=3),
-            "const": VALUES,
-            "allOf": several,
-            "anyOf": several,
-            "$ref": st.sampled_from(["#/$defs/a~0~1", "#/$defs/b/anyOf/0"]),
-            "properties": st.dictionaries(NAMES, inner, max_size=2),
-            "required": st.lists(NAMES, max_size=2, unique=True),
-            "additionalProperties": inner,
-            "items": inner,
-            "prefixItems": several,
-            **dict.fromkeys(("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"), BOUNDS),
-            **dict.fromkeys(
-                ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), BOUNDS
-            ),
-        },
+    keywords = {
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "const": VALUES,
+        "$ref": st.sampled_from(["#/$defs/a~0~1", "#/$defs/b/anyOf/0"]),
+        "properties": st.dictionaries(NAMES, inner, max_size=2),
+        "required": st.lists(NAMES, max_size=2, unique=True),
+    }
+    keywords |= dict.fromkeys(("allOf", "anyOf", "prefixItems"), several)
+    keywords |= dict.fromkeys(("items", "additionalProperties"), inner) | dict.fromkeys(
+        BOUNDED.split(), BOUNDS
     )
+    return st.fixed_dictionaries({}, optional=keywords)
 
 
 SCHEMAS = st.recursive(st.booleans(), schemas, max_leaves=6)
