@@ -169,10 +169,7 @@ STRICT = {
 B = {"name": "b", "parameters": STRICT, "strict": True}
 TWO, FLAT_TWO = [*TOOLS, {"type": "function", "function": B}], [*FLAT, {"type": "function", **B}]
 SCHEMA = {"type": "json_schema", "schema": STRICT}
-CLAUDES = [
-    {"name": "look", "input_schema": {"type": "object"}},
-    {"name": "b", "input_schema": STRICT, "strict": True},
-]
+CLAUDES = [{"name": "look", "input_schema": {}}, {"name": "b", "input_schema": STRICT, "strict": True}]
 A, OTHER, WRONG = CALLS[0], call("b", CANONICAL), '{"place":7,"jours":"one"}'
 BOTH = {"tool_calls": A["tool_calls"] + OTHER["tool_calls"]}
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
