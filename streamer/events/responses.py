@@ -39,6 +39,12 @@ SIGNALS: Final = "streamer.signals"
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
 
+SAMPLING: Final = "sampling"
+"""The key of a batch's metadata that says how its answers were sampled, and for which request."""
+
+REQUEST_HEADER: Final = "streamer_request"
+"""The header of a record by HTTP that has the digest of the chat request whose answers it brings, in hexadecimal."""
+
 MAX_ATTEMPT = 2**31 - 1
 
 Attempt = Annotated[
