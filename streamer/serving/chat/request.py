@@ -9,7 +9,7 @@ import msgspec
 
 from streamer.events import codes
 from streamer.events.codec import malformed
-from streamer.events.responses import UPSTREAM
+from streamer.events.responses import SAMPLING, UPSTREAM
 from streamer.labels.llm.record import Message, Role
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.problems import Problem
@@ -22,7 +22,7 @@ _OF_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "assistant": (*_OF_A_MESSAGE, "tool_calls"),
     "tool": (*_OF_A_MESSAGE, "tool_call_id"),
 }
-OWN_METADATA: Final = (UPSTREAM, "sampling")
+OWN_METADATA: Final = (UPSTREAM, SAMPLING)
 """Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
