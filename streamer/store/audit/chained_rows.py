@@ -23,7 +23,7 @@ from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
-from streamer.store.audit.given_out import all_given_out
+from streamer.store.audit.given_out import all_given_out, left_by
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import scored_later
 from streamer.store.audit.logged import LoggedRows
@@ -97,7 +97,7 @@ class ChainedRows:
         """Say which files have what was recorded since a moment and given out; None: ever."""
         with self._database.reading() as connection:
             return [
-                f"decisions through {row['through']} that were not drawn are in {row['file']} alone"
+                f"{left_by(row)} undrawn decisions through {row['through']} are in {row['file']} alone"
                 for row in all_given_out(connection).values()
                 if since is None or row["through"] >= f"{since:%Y-%m}"
             ]

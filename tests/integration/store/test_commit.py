@@ -101,7 +101,9 @@ def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World):
     # Only requests by HTTP say what they were sampled for: a publisher may send any header.
     sent = replace(world.record(3), headers=((REQUEST_HEADER, b"a1"),))
     first, other = (
-        world.decision(n, "c", content=f"{n}", record=replace(sent, offset=n), metadata={SAMPLING: {"request": "a1"}})
+        world.decision(
+            n, "c", content=f"{n}", record=replace(sent, offset=n), metadata={SAMPLING: {"request": "a1"}}
+        )
         for n in (3, 4)
     )
     kinds += world.commit(world.slice(lease, first, other, expected=3))
