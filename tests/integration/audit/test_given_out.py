@@ -601,17 +601,12 @@ def test_given_out_once_it_says_so_and_compares_the_file(
         command = ["db", "give-out", months.month, "--yes", *options, "--out"]
         for out, says in ((months.file, "is not there"), (other, "is another file")):
             assert main([*command, str(out)]) == 2
-            assert (
-                f"given out earlier, into segment.zip, SHA-256 {given.sha256}: {out} {says}"
-                in capsys.readouterr().err
-            )
+            assert f"into segment.zip, SHA-256 {given.sha256}: {out} {says}" in capsys.readouterr().err
         assert main([*command, str(kept)]) == 0
         assert f"{given.decisions} decisions through {months.month} left earlier" in capsys.readouterr().out
     assert main(["export", "decisions"]) == 0
-    assert (
-        f"{given.decisions} undrawn decisions through {months.month} are in segment.zip alone"
-        in capsys.readouterr().err
-    )
+    said = f"{given.decisions} undrawn decisions through {months.month} are in segment.zip alone"
+    assert said in capsys.readouterr().err
 
 
 def test_what_is_still_needed_is_said(record: Record) -> None:

@@ -643,12 +643,7 @@ def test_a_repeat_that_cannot_wait_for_the_first_is_told_to_ask_again(plain: Pla
 
 def test_two_instances_that_sample_for_one_key_give_one_answer(sqlite_site: Site, model: Model) -> None:
     site, both = sqlite_site, threading.Barrier(2)
-
-    def at_once(request: ChatRequest) -> ChatReply:
-        both.wait(PATIENCE)
-        return differing(request)
-
-    model.reply = at_once
+    model.reply = lambda request: (both.wait(PATIENCE), differing(request))[1]
     endpoints = [model.serve(site, in_shadow="first") for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         came = list(pool.map(lambda one: post(one, headers={"idempotency-key": "same"}), endpoints))

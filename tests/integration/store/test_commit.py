@@ -99,20 +99,17 @@ def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World):
         )
     )
     # Only requests by HTTP say what they were sampled for: a publisher may send any header.
-    sent = replace(world.record(3), headers=((REQUEST_HEADER, b"a1"),))
-    first, other = (
-        world.decision(
-            n, "c", content=f"{n}", record=replace(sent, offset=n), metadata={SAMPLING: {"request": "a1"}}
-        )
-        for n in (3, 4)
-    )
-    kinds += world.commit(world.slice(lease, first, other, expected=3))
-    assert kinds == [["conflict", "conflict"], ["decision", "conflict"]]
+    asked = {"metadata": {SAMPLING: {"request": "a1"}}}
+    for n in (3, 4):
+        record = replace(world.record(n), headers=((REQUEST_HEADER, b"a1"),))
+        sampled = world.decision(n, "c", content=f"{n}", record=record, **asked)
+        kinds += world.commit(world.slice(lease, sampled, expected=n))
+    assert kinds == [["conflict", "conflict"], ["decision"], ["conflict"]]
     assert world.rows("SELECT code FROM dead_letters") == [(CONFLICTING_CONTENT,)] * 3
     letters = [
         m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.dead-letters"
     ]
-    assert [letter.value for letter in letters] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
+    assert [letter.value for letter in letters] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 4}']
     assert world.rows("SELECT count(*) FROM decisions") == [(2,)]
 
 
