@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 TIMES = 16
 SECONDS = 2.0
-"""It is tried again until so much processor time has gone: what lasts so long is four times as long by nothing else."""
+"""Processor time for which it is tried again: nothing else makes what lasts so long four times as long."""
 
 
 def grows_in_proportion(work: Callable[[int], object], most: int) -> bool:
-    """Whether `work` of the size `most` takes about as long as that of a sixteenth of it does sixteen times.
+    """Whether `work` of the size `most` takes about as long as sixteen times that of a sixteenth of it.
 
-    Quadratic work takes 16 times as long; 4 is the limit. Both are measured in turn, by the processor time of this
-    thread, and one round of many suffices.
+    Quadratic work takes 16 times as long; 4 is the limit. Both are measured in turn, by the processor time
+    of this thread, and one round of many suffices.
     """
 
     def seconds(size: int, times: int) -> float:

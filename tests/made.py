@@ -35,14 +35,16 @@ def a_policy(settings: GateSettings, **changes: Any) -> Policy:
 
 
 def a_decision(policy: Policy, /, **changes: Any) -> BatchDecision:
-    """What a gate with this policy decided about a batch without answers: nothing ships, and nothing is sampled."""
+    """What a gate decided about a batch without answers: nothing ships, and nothing is sampled."""
+    settings = policy.settings
     fields = {
-        "record": Record(Partition("log", "topic", 0), 0, None, None, (), 0), "key": BatchKey(policy.gate, "b", 1),
-        "content_hash": bytes(32), "prompt": "?", "references": None, "metadata": {}, "created_at": None,
-        "unit": policy.settings.unit, "mode": policy.settings.mode, "outcome": "abstain", "reason": "scored",
-        "selected": None, "responses": (), "scorer": policy.settings.scorer, "encoder": policy.settings.encoder,
-        "embedding_source": "encoder", "sampled": False, "sampling_probability": 0.0, "decided_at": NOW,
-        "action": OutboxMessage("actions", None, None, ()), "action_id": "i",
+        "record": Record(Partition("log", "topic", 0), 0, None, None, (), 0), "metadata": {},
+        "key": BatchKey(policy.gate, "b", 1), "content_hash": bytes(32), "prompt": "?", "references": None,
+        "created_at": None, "unit": settings.unit, "mode": settings.mode, "outcome": "abstain",
+        "reason": "scored", "selected": None, "responses": (), "scorer": settings.scorer,
+        "encoder": settings.encoder, "embedding_source": "encoder", "sampled": False,
+        "sampling_probability": 0.0, "decided_at": NOW, "action": OutboxMessage("actions", None, None, ()),
+        "action_id": "i",
     }  # fmt: skip
     return BatchDecision(policy=policy, **fields | changes)
 

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from streamer import wiring
 from streamer.calibration.registry import every
-from streamer.cli.console import errors, note, output, print_json
+from streamer.cli.console import errors, note, output, print_json, say
 from streamer.cli.options import JsonOption, option, share
 from streamer.cli.services import end_on_sigterm
 from streamer.clouds.offline import summary
@@ -47,12 +47,17 @@ def run_summary(run: DemoRun) -> Group:
     return Group(*parts)
 
 
+def _table(*columns: Column) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+
+
 def figures_table(run: DemoRun) -> Table:
     """Return the figures with what they mean."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("figure", no_wrap=True)
-    table.add_column("value", no_wrap=True, style="bold")
-    table.add_column("what it means", style="dim")
+    table = _table(
+        Column("figure", no_wrap=True),
+        Column("value", no_wrap=True, style="bold"),
+        Column("what it means", style="dim"),
+    )
     for name, value, meaning in figure_rows(run):
         table.add_row(name.lower(), value, meaning)
     return table
@@ -60,10 +65,11 @@ def figures_table(run: DemoRun) -> Table:
 
 def decisions_table(run: DemoRun) -> Table:
     """Return one decision of each of the four kinds: served or held, right or wrong."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("decision", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("prompt and answer", overflow="fold")
+    table = _table(
+        Column("decision", no_wrap=True),
+        Column("score", justify="right", no_wrap=True),
+        Column("prompt and answer", overflow="fold"),
+    )
     for shipped in (True, False):
         for wrong in (False, True):
             for case in cases(run, shipped=shipped, wrong=wrong, limit=1):
@@ -125,11 +131,8 @@ def demo(
     if json:
         print_json(demo_json(run, page))
         return
-    console = output()
-    console.print(run_summary(run))
-    console.print()
-    for name, place in (("report", page), ("database", run.database)):
-        console.print(f"{name:<9} {place}", markup=False, soft_wrap=True)
+    output().print(run_summary(run))
+    say(f"\nreport    {page}\ndatabase  {run.database}")
 
 
 def demo_json(run: DemoRun, page: Path) -> dict[str, Any]:

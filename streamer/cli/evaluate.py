@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from streamer import wiring
 from streamer.calibration.calibrators.mean import Mean
-from streamer.cli.console import note, output, print_json, print_table, say, warn
+from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.evaluate_claims import Calibrating, StoredGate, print_claims
 from streamer.cli.options import (
     JsonOption,
@@ -169,7 +169,7 @@ def evaluate(
         print_claims(claims.results(cut.files, cut.gates, of_claims, out=out), json=json)
         if not json:
             say("")
-            output().print(f"figures   {out / 'claims.json'}", markup=False, soft_wrap=True)
+            say(f"figures   {out / 'claims.json'}")
     elif claims.scorer is not None or claims.method != Mean.name:
         raise UsageError("--scorer and --method are of claims, and there are none; see --scorers")
     if not rest:
@@ -331,10 +331,8 @@ def _print(found: "Evaluation", out: Path) -> None:
     say("")
     for text in findings(found):
         say(f"- {text}")
-    say("")
-    console = output()
-    console.print(f"report    {out / 'report.html'}", markup=False, soft_wrap=True)
-    console.print(f"tables    {out / 'tables.md'}", markup=False, soft_wrap=True)
+    say(f"\nreport    {out / 'report.html'}")
+    say(f"tables    {out / 'tables.md'}")
 
 
 def _print_judged(found: "Evaluation") -> None:

@@ -136,10 +136,7 @@ def why_closed(run: "CalibrationRun") -> str:
     sample = Sample(groups=run.labelled_groups, alpha=run.effective_alpha, seed=run.seed)
     reason = settings.calibrator.why_closed(sample)
     if run.missing and (reason is None or settings.calibrator.family != "on average"):
-        return (
-            f"It stays closed: {run.missing} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
-            f"`streamer label queue --gate {run.gate.gate}` lists them."
-        )
+        return f"It stays closed: {_missing(run)}"
     if reason is None:
         reason = f"even the {items(settings.unit, plain='response')[1]} with the highest scores do more harm than the budget allows"
     return f"It stays closed: {reason}."
@@ -157,11 +154,16 @@ def why_little(run: "CalibrationRun") -> str | None:
             "Nothing in the calibration sample scores above this threshold: hardly anything will ship."
         )
     if run.missing:
-        parts.append(
-            f"{run.missing} of {run.drawn} drawn {items(run.gate.settings.unit, plain='response')[1]} have no label and count as the worst; "
-            f"`streamer label queue --gate {run.gate.gate}` lists them."
-        )
+        parts.append(_missing(run))
     return " ".join(parts) or None
+
+
+def _missing(run: "CalibrationRun") -> str:
+    many = items(run.gate.settings.unit, plain="response")[1]
+    return (
+        f"{run.missing} of {run.drawn} drawn {many} have no label and count as the worst; "
+        f"`streamer label queue --gate {run.gate.gate}` lists them."
+    )
 
 
 def report_json(done: "Recalibration") -> dict[str, Any]:

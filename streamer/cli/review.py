@@ -7,7 +7,7 @@ import webbrowser
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, say, warn
+from streamer.cli.console import note, picked, print_json, say, warn
 from streamer.cli.services import begin, collected
 from streamer.wiring.review import Opened
 
@@ -61,13 +61,8 @@ def review(
 
 
 def _print_json(opened: "Opened") -> None:
-    print_json(
-        {
-            "gates": opened.gates,
-            "refusals": opened.refusals,
-            "addresses": [{"name": address.name, "url": address.url} for address in opened.addresses],
-        }
-    )
+    addresses = [one._asdict() for one in opened.addresses]
+    print_json(picked(opened, "gates refusals") | {"addresses": addresses})
     sys.stdout.flush()
 
 

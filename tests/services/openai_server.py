@@ -148,7 +148,7 @@ def embeddings(
 
 
 class HeldUp:
-    """Answers `reply`, but the request of this number and those after it only once they may `go_on`: no run ends before."""
+    """Answers `reply`, but from the request of this number on only when it may `go_on`: no run ends before."""
 
     def __init__(self, number: int, reply: Callable[[ChatRequest], ChatReply]) -> None:
         self._number, self._reply = number, reply

@@ -262,7 +262,8 @@ def _merkle(given: dict[str, Any]) -> dict[str, Any]:
 def _control_leaf(given: dict[str, Any]) -> dict[str, Any]:
     said = {name: given[name] for name in ("index", "kind", "row")}
     at = datetime.fromisoformat(given["recorded_at"])
-    return given | {"leaf": control.leaf(bytes.fromhex(given["record"]), recorded_at=at, **said).hex()}
+    leaf = control.leaf(bytes.fromhex(given["record"]), recorded_at=at, **said)
+    return given | {"leaf": leaf.hex()}
 
 
 @by_program
@@ -597,7 +598,8 @@ def _merkle_alone(given: dict[str, Any]) -> dict[str, Any]:
 def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
     line = {name: given[name] for name in ("index", "kind", "recorded_at", "row", "leaf")}
     control = {"size": 1, "root": given["leaf"]}
-    line["root"], head = given["leaf"], {"record_id": given["record"], "control": control, "partitions": []}
+    line["root"] = given["leaf"]
+    head = {"record_id": given["record"], "control": control, "partitions": []}
     verifier = alone_verifier.Verifier([])
     with contextlib.suppress(KeyError):  # the row is no whole one
         verifier.control(head, [line])
@@ -690,8 +692,8 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
     def faults(**changes: Any) -> list[str]:
         verifier = alone_verifier.Verifier([])
         row = dict(zip(("gate", "batch_id", "attempt"), given["batch"], strict=True))
-        row |= {"at": given["decided_at"], "reason": "person", "action": "released", "response_id": "a"}
-        row |= {"claims": None, "edited": False}
+        row |= {"at": given["decided_at"], "reason": "person", "action": "released"}
+        row |= {"response_id": "a", "claims": None, "edited": False}
         row |= {name: given[name] for name in ("id", "text_mac", "until")} | changes
         content = {"text": given["text"], "salt": given["salt"]}
         verifier._keep_desk(row, {"index": 1, "content": content}, "")
@@ -773,7 +775,8 @@ def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
     for one in given["cases"]:
         fit = all_signals.fitted(prompts, one)
         pooled = one["segment_fallback"] == "pooled"
-        parameters = {"segment_by": one["segment_by"], "pooled": pooled, "least_alike": 20, "fits": [fit]}
+        parameters = {"segment_by": one["segment_by"], "pooled": pooled}
+        parameters |= {"least_alike": 20, "fits": [fit]}
         by = all_signals.BySignals({"parameters": parameters}, [prompts])
         asked = [batch | {"budget": by.needed(batch, by.fits())} for batch in one["asked"]]
         cases.append(one | {"fit": fit, "asked": asked})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tests.services.gate_server import GateServer, Request, action_event, problem, response
 
 STALLED_SECONDS = 240.0
-"""How long whatever stalls takes, and then it answers: a client that were to wait for it would have the answer."""
+"""How long whatever stalls takes before it answers: a client that waited for it would have the answer."""
 
 
 class Misbehaviour(NamedTuple):

@@ -49,10 +49,11 @@ def test_a_ship_that_was_decided_in_time_and_not_committed_is_told_and_recorded_
 @pytest.mark.parametrize("point", ["in_transaction", "after_transaction"])
 def test_a_commit_that_was_under_way_in_time_is_told_as_it_was_committed(site: Site, point: str) -> None:
     for times in TIMES:
-        # The lease is the first transaction; that of the batch is held up past its fence, or past its end.
+        # The lease is the first transaction; that of the batch is held up past its fence, or its end.
         endpoint = site.serve(STREAMER_FAILPOINTS=f"{point}=sleep:{1.5 * times}@2")
         late = len(site.outcomes("http.late"))
-        told = endpoint.ask(batch(name := f"b-{times}"), headers={"prefer": f"wait={0.4 * times:g}"})
+        wait = {"prefer": f"wait={0.4 * times:g}"}
+        told = endpoint.ask(batch(name := f"b-{times}"), headers=wait)
         if told.status_code == 503:
             continue  # nothing was on record in time
         assert site.recorded()[name] == told.content

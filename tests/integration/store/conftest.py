@@ -143,13 +143,13 @@ class World:
             (("ce_id", b"\x00\xff"), ("t", None)),
         )
         fields: dict[str, Any] = {
-            "record": self.record(offset, number), "key": key, "outcome": outcome, "responses": responses,
-            "content_hash": hashlib.sha256(content.encode()).digest(), "prompt": f"prompt {content}",
-            "references": ("ref", "other"), "metadata": {"z": 1e300, "a": [None, -0.0, {"b": "ü\x00"}], "n": 2**60},
-            "created_at": START, "reason": "scored" if shipped else "no_threshold",
+            "record": self.record(offset, number), "key": key, "outcome": outcome, "action": action,
+            "content_hash": hashlib.sha256(content.encode()).digest(), "responses": responses,
+            "prompt": f"prompt {content}", "references": ("ref", "other"), "created_at": START,
+            "metadata": {"z": 1e300, "a": [None, -0.0, {"b": "ü\x00"}], "n": 2**60},
+            "reason": "scored" if shipped else "no_threshold", "decided_at": at,
             "selected": shipped[0] if shipped and unit == "best" else None, "sampled": sampled,
-            "sampling_probability": 0.5, "decided_at": at, "action": action,
-            "action_id": str(uuid.uuid5(uuid.NAMESPACE_OID, repr(key))),
+            "sampling_probability": 0.5, "action_id": str(uuid.uuid5(uuid.NAMESPACE_OID, repr(key))),
         }  # fmt: skip
         return a_decision(chosen, **fields | changes)
 

@@ -72,9 +72,7 @@ def test_a_process_that_is_stopped_between_two_statements_leaves_a_session_that_
         def __len__(self) -> int:
             query = sa.text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other:
-                wait_until(
-                    lambda: other.scalar(query, {"pid": pid}) == "idle in transaction", "it waits for nothing"
-                )
+                wait_until(lambda: other.scalar(query, {"pid": pid}) == "idle in transaction", "it is idle")
             return super().__len__()
 
     with engine.begin() as connection:

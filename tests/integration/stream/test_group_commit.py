@@ -147,7 +147,7 @@ def test_a_lone_event_waits_for_no_timer(slow: str) -> None:
 
 
 def test_each_group_is_decided_while_the_one_before_commits_and_no_further_one() -> None:
-    """A slow encoder and a slow commit take as long as the slower one: whichever comes first to this barrier waits."""
+    """Both take as long as the slower one: whichever comes first to this barrier waits."""
     together = threading.Barrier(2)
     groups = COUNT // GROUP
     begun: list[Sequence[Record]] = []

@@ -163,7 +163,8 @@ async def test_a_topic_is_read_seconds_after_it_appears(real: TestedBroker):
     source, actions = real.prefix + "in", real.topic("actions")
     journal = MemoryJournal()
     # Somebody looks long before the metadata is old.
-    real = replace(real, connection=replace(real.connection, properties={"metadata.max.age.ms": "3600000"}))
+    hour = {"metadata.max.age.ms": "3600000"}
+    real = replace(real, connection=replace(real.connection, properties=hour))
 
     async with a_worker(real, [source], journal, EchoDecider(actions)) as worker:
         await worker.until(lambda: worker.health.unready() != ["the broker has not answered yet"])

@@ -932,7 +932,7 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(monkeypatch: pyt
     err = refused(run, "gate", "set", "x", "--label-above", "0.5", "--label-floor", "0.2")
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(
-        "streamer.store.calibration.calibration_runs.read_undrawn_scores",
+        "streamer.store.calibration.audit_sample.AuditSamples.undrawn_scores",
         lambda _, query, **__: scores if query.settings.scorer == "external" else [],
     )
     status, _, err = run("gate", "set", "x", "--label-above", "0.25", "--scorer", "gram")

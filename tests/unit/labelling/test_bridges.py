@@ -1,5 +1,6 @@
 """The label queue in the JSON of labelling tools, and back: what a tool adds to a task becomes a label of that answer."""
 
+import inspect
 import io
 import json
 import typing
@@ -317,5 +318,5 @@ def test_a_choice_that_is_no_severity_is_refused() -> None:
 def test_the_command_offers_every_bridge() -> None:
     hint = typing.get_type_hints(label.queue)["format_"]
     assert set(bridges()) <= {name for one in typing.get_args(hint) for name in typing.get_args(one)}
-    (option,) = typing.get_type_hints(label.import_, include_extras=True)["format_"].__metadata__
+    option = inspect.signature(label.import_).parameters["format_"].default
     assert set(bridges()) <= set(option.metavar.split("|"))

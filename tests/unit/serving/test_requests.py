@@ -1,4 +1,4 @@
-"""How long a body is waited for, on a clock that goes on by itself as soon as nothing is left to do."""
+"""How long a body is waited for, on a clock that goes on once nothing is left to do."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -26,12 +26,13 @@ class Ahead(asyncio.SelectorEventLoop):
 
 
 @pytest.mark.parametrize(("wanted", "waited"), [(0.01, 0.5), (0.5, 0.5), (7.0, 7.0), (100.0, 30.0)])
-def test_a_body_that_does_not_come_ends_at_the_requests_own_deadline(wanted: float, waited: float) -> None:
+def test_a_body_is_waited_for_until_the_requests_own_deadline(wanted: float, waited: float) -> None:
     async def never() -> Any:
         await asyncio.sleep(10_000)
 
     async def read() -> None:
-        request = Request({"type": "http", "headers": [(b"content-type", b"application/json")]}, never)
+        json = [(b"content-type", b"application/json")]
+        request = Request({"type": "http", "headers": json}, never)
         with pytest.raises(Problem, match=f"did not come within {waited:g} s"):
             await body(request, 1000, deadline(wanted, 240.0, now=datetime.now(UTC)))
         assert asyncio.get_running_loop().time() == waited

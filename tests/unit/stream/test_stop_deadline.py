@@ -28,9 +28,7 @@ def test_a_stop_that_ends_in_time_calls_it_off():
     deadline.begin(124)
     deadline.call_off()
     name = "streamer-stop-deadline"
-    wait_until(
-        lambda: name not in {one.name for one in threading.enumerate()}, "nobody waits for the deadline"
-    )
+    wait_until(lambda: name not in {one.name for one in threading.enumerate()}, "nobody waits for it")
     assert ended == []
 
 
