@@ -23,7 +23,7 @@ from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
-from streamer.store.audit.given_out import all_given_out, left_by
+from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import scored_later
 from streamer.store.audit.logged import LoggedRows
@@ -51,7 +51,7 @@ from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition, partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
-from streamer_verify.values import line_of_segment
+from streamer_verify.values import given_out_of, line_of_segment
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
@@ -404,6 +404,11 @@ class ChainedRowsSnapshot:
         if found["salt"] is None:
             return {"erased_at": leaves.instant(found["erased_at"])}
         return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
+
+
+def left_by(row: Row) -> int:
+    """How many decisions left by a row of `give_outs`."""
+    return sum(count for *_, count, _, _ in given_out_of(row["logs"]).values())
 
 
 def _leaf(entry: Row) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash, root_of
 from streamer.store.audit import control
-from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot
+from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot, left_by
 from streamer.store.audit.forgetting import CHUNK, erased, overwriting
-from streamer.store.audit.given_out import all_given_out, left_by
+from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, head_data, newest_signed
 from streamer.store.db.engine import Database
 from streamer.store.db.migrate import again_after_collisions, alone, require_migrated
