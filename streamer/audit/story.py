@@ -77,6 +77,7 @@ HELD = {
     **WHY_HELD,
     "empty_text": "an answer was blank",
     "not_read": "the encoder could not read an answer, and the labels do not yet say what such answers are worth",
+    "too_few_alike": "too few labelled prompts had answers like these, or all of them were wrong",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "signal_out_of_range": "a number that came with an answer is outside the range that the gate names",

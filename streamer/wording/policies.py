@@ -260,12 +260,12 @@ def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
     """
     others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
     were = "was wrong and looked" if others == 1 else "were wrong and looked"
+    labelled = counted(needed.groups, "labelled prompt", "labelled prompts")
+    if needed.share >= 1:
+        return f"of {labelled} too few had answers like these, or all {were} at least this good"
     budget = percent(alpha) if attempts == 1 else f"{percent(alpha)} for {attempts} attempts"
     room = f"{k - 1} besides it" if k else "none, not even it"
-    return (
-        f"{others:g} of {counted(needed.groups, 'labelled prompt', 'labelled prompts')} {were} at least this good; the budget of "
-        f"{budget} allows {room}"
-    )
+    return f"{others:g} of {labelled} {were} at least this good; the budget of {budget} allows {room}"
 
 
 def smallest_budget(needed: Needed, *, attempts: int = 1) -> str:
