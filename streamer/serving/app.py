@@ -60,7 +60,7 @@ class OfGates(Answering):
         raw = await self.body(request, until)
         try:
             batch = bodies.batch(
-                raw, gate=gate, idempotency_key=requests.idempotency_key(request), limits=self.limits
+                raw, gate=gate, idempotency_key=self.idempotency_key(request), limits=self.limits
             )
         except BadMessage as bad:
             await self.request_log.refuse(raw, bad, until, timestamp_ms=requests.milliseconds(now))
@@ -96,14 +96,17 @@ class OfGates(Answering):
     async def _label(self, request: Request, gate: str) -> Response:
         until, now = self.deadline(request)
         raw = await self.body(request, until)
+        kind = (await self.request_log.policy(gate)).settings.severity_kind
         try:
-            severities = bodies.severities(raw, gate=gate, limits=self.limits, now=now)
+            severities = bodies.severities(raw, gate=gate, kind=kind, limits=self.limits, now=now)
         except BadMessage as bad:
             await self.request_log.refuse(
                 raw, bad, until, timestamp_ms=requests.milliseconds(now), labels=True
             )
             raise
-        taken = await self.request_log.label(gate, severities, until, timestamp_ms=requests.milliseconds(now))
+        taken = await self.request_log.label(
+            severities, until, kind=kind, timestamp_ms=requests.milliseconds(now)
+        )
         told = {name: number for name, number in taken._asdict().items() if number or name == "recorded"}
         return requests.as_json(msgspec.json.encode(told))
 

@@ -20,6 +20,14 @@ from streamer.wording.numbers import counted, duration, percent, when
 NOTHING_PROMISED = "Nothing is promised, and nothing ships."
 
 
+FEWER_HELPS = "the promise does not cover them; ask for as many answers, or calibrate on prompts with as few"
+
+
+def fewer_text(fewer: int, of: str, fewest: int) -> str:
+    """Say how many prompts have fewer answers than those that calibrated: among few, answers agree by chance more often."""
+    return f"fewer answers than any prompt that calibrated (at least {fewest}): {fewer:,} of {of}"
+
+
 def setting_name(name: str) -> str:
     """Write the name of a setting for people: ``label deadline``."""
     return name.replace("_", " ").removesuffix(" seconds")
@@ -260,12 +268,12 @@ def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
     """
     others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
     were = "was wrong and looked" if others == 1 else "were wrong and looked"
+    labelled = counted(needed.groups, "labelled prompt", "labelled prompts")
+    if needed.share >= 1:
+        return f"of {labelled} too few had answers like these, or all {were} at least this good"
     budget = percent(alpha) if attempts == 1 else f"{percent(alpha)} for {attempts} attempts"
     room = f"{k - 1} besides it" if k else "none, not even it"
-    return (
-        f"{others:g} of {counted(needed.groups, 'labelled prompt', 'labelled prompts')} {were} at least this good; the budget of "
-        f"{budget} allows {room}"
-    )
+    return f"{others:g} of {labelled} {were} at least this good; the budget of {budget} allows {room}"
 
 
 def smallest_budget(needed: Needed, *, attempts: int = 1) -> str:

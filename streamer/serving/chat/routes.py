@@ -35,12 +35,13 @@ def chat_routes(counter: ChatCounter, answering: Answering) -> list[Route]:
         # What cannot be read is refused before anything is spent.
         at_most = desk_seconds(request.headers.getlist("prefer"))
         protocol = PROTOCOLS[request.url.path]
-        asked = read(await answering.body(request, until), protocol.as_chat, protocol.needed)
+        raw = await answering.body(request, until)
+        asked = read(raw, protocol.as_chat, protocol.needed, max_depth=answering.limits.max_depth)
         await authorize(request, asked.gate, "decide")
         done = await counter.complete(
             asked,
             until,
-            idempotency_key=requests.idempotency_key(request),
+            idempotency_key=answering.idempotency_key(request),
             headers=requests.trace(request),
             timestamp_ms=requests.milliseconds(now),
         )

@@ -54,7 +54,7 @@ from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition, partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
-from streamer_verify.values import line_of_segment
+from streamer_verify.values import given_out_of, line_of_segment
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
@@ -100,7 +100,7 @@ class ChainedRows:
         """Say which files have what was recorded since a moment and given out; None: ever."""
         with self._database.reading() as connection:
             return [
-                f"decisions through {row['through']} that were not drawn are in {row['file']} alone"
+                f"{left_by(row)} undrawn decisions through {row['through']} are in {row['file']} alone"
                 for row in all_given_out(connection).values()
                 if since is None or row["through"] >= f"{since:%Y-%m}"
             ]
@@ -419,6 +419,11 @@ class ChainedRowsSnapshot:
         if found["salt"] is None:
             return {"erased_at": leaves.instant(found["erased_at"])}
         return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
+
+
+def left_by(row: Row) -> int:
+    """How many decisions left by a row of `give_outs`."""
+    return sum(count for *_, count, _, _ in given_out_of(row["logs"]).values())
 
 
 def _leaf(entry: Row) -> dict[str, Any]:
