@@ -17,6 +17,7 @@ from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.security.api_keys import May
 from streamer.serving import bodies, requests
+from streamer.serving.authorize import SEEING
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
@@ -36,19 +37,19 @@ class OfGates(Answering):
         """Make the routes."""
         of = "/v1/gates/{gate}"
         return [
-            Route(f"{of}/decisions", self._allowed("decide", self._decide), methods=["POST"]),
+            Route(f"{of}/decisions", self._allowed(self._decide, "decide"), methods=["POST"]),
             Route(
-                f"{of}/decisions/{{batch_id:path}}", self._allowed("read", self._decision), methods=["GET"]
+                f"{of}/decisions/{{batch_id:path}}", self._allowed(self._decision, *SEEING), methods=["GET"]
             ),
-            Route(f"{of}/desk/{{batch_id:path}}", self._allowed("read", self._at_desk), methods=["GET"]),
-            Route(f"{of}/labels", self._allowed("label", self._label), methods=["POST"]),
-            Route(of, self._allowed("read", self._show), methods=["GET"]),
+            Route(f"{of}/desk/{{batch_id:path}}", self._allowed(self._at_desk, *SEEING), methods=["GET"]),
+            Route(f"{of}/labels", self._allowed(self._label, "label"), methods=["POST"]),
+            Route(of, self._allowed(self._show, "read"), methods=["GET"]),
         ]
 
-    def _allowed(self, may: May, handle: Callable[[Request, str], Awaitable[Response]]) -> Any:
+    def _allowed(self, handle: Callable[[Request, str], Awaitable[Response]], *may: May) -> Any:
         async def answer(request: Request) -> Response:
             gate = request.path_params["gate"]
-            await self.authorize(request, gate, may)
+            await self.authorize(request, gate, *may)
             return await handle(request, gate)
 
         return answer
@@ -88,9 +89,9 @@ class OfGates(Answering):
             raise not_at_desk(key)
         if state.outcome is None:
             return Response(told(key, state), 202, headers=RETRY_AFTER, media_type="application/json")
-        return requests.as_json(
-            told(key, state), requests.receipt(await self.releases.receipt(state.outcome))
-        )
+        # A key that may decide need not know who.
+        said = told(key, state, by=self.authorize.may(request, gate, "read"))
+        return requests.as_json(said, requests.receipt(await self.releases.receipt(state.outcome)))
 
     async def _label(self, request: Request, gate: str) -> Response:
         until, now = self.deadline(request)

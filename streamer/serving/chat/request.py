@@ -10,7 +10,7 @@ import msgspec
 from streamer.errors import BadMessage
 from streamer.events.codec import malformed
 from streamer.events.json_structure import check_structure, too_deep
-from streamer.events.responses import UPSTREAM
+from streamer.events.responses import SAMPLING, UPSTREAM
 from streamer.labels.llm.record import Choice, Message, Role
 from streamer.serving.chat.forms import BadSchemaError, reader, same
 from streamer.serving.chat.upstream import Upstream
@@ -24,7 +24,7 @@ _OF_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "assistant": (*_OF_A_MESSAGE, "tool_calls"),
     "tool": (*_OF_A_MESSAGE, "tool_call_id"),
 }
-OWN_METADATA: Final = (UPSTREAM, "sampling")
+OWN_METADATA: Final = (UPSTREAM, SAMPLING)
 """Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)

@@ -14,6 +14,7 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving import requests
+from streamer.serving.authorize import SEEING
 from streamer.serving.chat.answer import answer
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
@@ -76,7 +77,11 @@ def chat_routes(counter: ChatCounter, answering: Answering) -> list[Route]:
 
     async def _model(request: Request, gate: str) -> dict[str, Any] | None:
         """A gate that may be asked, as a model; None: it may not."""
-        if gate not in counter.samplers or counter.is_later(gate) or not authorize.sees(request, gate):
+        if (
+            gate not in counter.samplers
+            or counter.is_later(gate)
+            or not authorize.may(request, gate, *SEEING)
+        ):
             return None
         try:
             policy = await answering.request_log.policy(gate)

@@ -235,7 +235,8 @@ def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
         )
     assert site.outcomes("http.labels") == ["label"] * 5
     # The identical one counts once.
-    assert site.rows("SELECT count(*), max(severity) FROM label_revisions") == [(4, 1.0)]
+    found = site.rows("SELECT count(*), max(severity), max(source), min(source) FROM label_revisions")
+    assert found == [(4, 1.0, "http", "http")]
     problem = held(endpoint.client.post(path, json=[label(), label(severity=2)]), 422, "invalid_field")
     assert "label 1" in problem["detail"]
     broken = [label(severity="bad", labeller=7), label(), label(severity=None)]
