@@ -101,6 +101,11 @@ class _Keywords(msgspec.Struct, gc=False, rename="camel"):
         for named in (self.properties, self.pattern_properties, self.defs, self.definitions):
             yield from named.values()
 
+    @property
+    def listed(self) -> int:
+        """How many types, values and names a value is held against."""
+        return len(self.type) + len(self.required) + (0 if self.enum is UNSET else len(self.enum))
+
     def of_parts(self, value: Any) -> Iterator[tuple[Any, _Keywords | bool]]:
         """The members or items of a value, each with the schema that it has here."""
         if isinstance(value, dict):
@@ -192,7 +197,7 @@ class _Schema:
     def _holds(self, value: Any, schema: _Keywords | bool) -> bool:
         if isinstance(schema, bool):
             return schema
-        self._steps += 1 + (0 if schema.enum is UNSET else len(schema.enum))
+        self._steps += 1 + schema.listed // 4  # each takes about so much less time
         if self._steps > _MOST_STEPS:
             raise RecursionError
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
@@ -13,9 +14,10 @@ from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.wiring import upstream_id
 from tests.faults import forms
-from tests.faults.endpoint import GATE, Endpoint, Site
+from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
 from tests.faults.site import record_threshold
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
+from tests.services.service_forks import FORKS
 
 ENCODER = "openai:small@64"
 ANSWERS = 4
@@ -180,3 +182,20 @@ def pin(site: Site, upstreams: Mapping[str, Any], *, but: Container[str] = ()) -
 
 def _vector(text: str) -> list[float]:
     return [one - 127.5 for one in hashlib.shake_256(text.encode()).digest(64)]
+
+
+def run(site: Site, *command: str) -> str:
+    """What `streamer` prints, over the site's database and with its encoder."""
+    done = FORKS.run(
+        command,
+        environment={
+            **os.environ,
+            "STREAMER_DATABASE_URL": site.url,
+            "STREAMER_ENCODER_NAME": "openai:small",
+            "STREAMER_ENCODER_DIMENSION": "64",
+        },
+        folder=site.folder,
+        seconds=PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -34,10 +33,10 @@ from tests.integration.serving.model_server import (
     Plain,
     agreeing,
     differing,
+    run,
 )
-from tests.integration.serving.test_keys import asks_for_keys, key
+from tests.integration.serving.test_keys import LABEL, asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
-from tests.services.service_forks import FORKS
 
 MODEL = f"gate/{GATE}"
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
@@ -305,16 +304,13 @@ def test_sampling_stops_once_the_best_score_is_high_or_low_enough(
     sampling = kept(site, told["batch_id"])["sampling"]
     assert sampling["settings"]["steps"] == [3, 6]
     assert [look["answers"] for look in sampling["steps"]] == [3, 6][: len(asked)]
-    scores = {
-        score
-        for (score,) in site.rows(
-            "SELECT score FROM responses JOIN batches ON batches.id = responses.batch "
-            f"WHERE batch_id = '{told['batch_id']}'"
-        )
-    }
+    scores = site.rows(
+        "SELECT score FROM responses JOIN batches ON batches.id = responses.batch "
+        f"WHERE batch_id = '{told['batch_id']}'"
+    )
     last = sampling["steps"][-1]["best_score"]
     if len(asked) == 1:  # what the rule looked at is what the gate decided by
-        assert last == pytest.approx(max(scores), abs=1e-6)
+        assert last == pytest.approx(max(scores)[0], abs=1e-6)
         assert not 0.1 < last < 0.9
     else:
         assert 0.1 < last < 0.9
@@ -332,10 +328,8 @@ def test_what_fails_at_a_later_step_is_held_and_keeps_no_answer(plain: Plain) ->
 
 def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None:
     upstream = Upstream(base_url=model.url, model="small", api_key=KEY, answers=9, steps=(3,), stop_above=0.9)
-
-    request = read(
-        b'{"model": "bot", "messages": [{"role": "user", "content": "Who?"}]}', as_chat, max_depth=9
-    )
+    asked = b'{"model": "bot", "messages": [{"role": "user", "content": "Who?"}]}'
+    request = read(asked, as_chat, max_depth=9)
 
     async def nothing(texts: Sequence[str]) -> float:
         raise ValueError(f"no score of {len(texts)}")
@@ -352,20 +346,11 @@ def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None
     assert (found.answers, found.problem, len(found.calls)) == ((), "not_scored", 1)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        [
-            {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
-            {"type": "text", "text": AGREED},
-        ],
-        [{"type": "text", "text": AGREED[:3]}, {"type": "text", "text": AGREED[3:]}],
-    ],
-)
-def test_the_text_parts_of_an_answer_are_the_answer(plain: Plain, content: list[Any]) -> None:
+def test_the_text_parts_of_an_answer_are_the_answer(plain: Plain) -> None:
     _, model, endpoint = plain
-    for gate in (GATE, "shadow-first"):
-        model.reply = lambda request: ChatReply(None, message={"content": content})
+    start, end = ({"type": "text", "text": one} for one in (AGREED[:3], AGREED[3:]))
+    for gate, thought in ((GATE, [{"type": "thinking", "thinking": [start]}]), ("shadow-first", [])):
+        model.reply = always(None, message={"content": [*thought, start, end]})
         assert ask(endpoint, gate=gate).choices[0].message.content == AGREED
 
 
@@ -962,16 +947,9 @@ def test_a_gate_for_answers_of_any_origin_is_told_how_to_pin_its_upstream(
     assert (error.status_code, error.json()["error"]["code"]) == (400, "unsuited_gate")
     command = error.json()["error"]["message"].split("`streamer ")[1].split("`")[0]
     assert command.startswith("gate set own --upstream small@")
-    done = FORKS.run(
-        command.split(),
-        environment={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
-        folder=sqlite_site.folder,
-        seconds=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    told = ask(
-        model.serve(sqlite_site, gates={"own": {}}, answers=10, key_variable=None), gate="own"
-    ).streamer
+    run(sqlite_site, *command.split())
+    endpoint = model.serve(sqlite_site, gates={"own": {}}, answers=10, key_variable=None)
+    told = ask(endpoint, gate="own").streamer
     assert (told["reason"], told["upstream"]) == ("no_threshold", command.split()[-1])
 
 
@@ -991,21 +969,12 @@ def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
         assert (told["action"], told["reason"]) == ("abstain", "no_threshold")
         decided = json.loads(sqlite_site.recorded()[told["batch_id"]])
         labels += [
-            {
-                "batch_id": told["batch_id"], "response_id": response, "severity": 0.0,
-                "kind": "human", "labeller": "ana",
-            }
+            LABEL | {"batch_id": told["batch_id"], "response_id": response}
             for response in decided["audit"]["label"]
-        ]  # fmt: skip
+        ]
     assert len(labels) == 8
     assert endpoint.client.post("/v1/gates/own/labels", json=labels).json() == {"recorded": 8}
-    done = FORKS.run(
-        ["recalibrate", "own"],
-        environment={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
-        folder=sqlite_site.folder,
-        seconds=PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
+    run(sqlite_site, "recalibrate", "own")
     assert ask(model.serve(sqlite_site, gates=gates), gate="own").choices[0].message.content == AGREED
     gates = {"own": {"temperature": 0.6}}
     told = ask(model.serve(sqlite_site, gates=gates), gate="own").streamer

@@ -271,33 +271,22 @@ def test_calls_are_decided_and_what_is_held_names_the_fields_that_differ(sqlite_
         sqlite_site.gate(
             gate, judged=judged, scorer="choice", signals=signal_list([judged]).text, encoder=ENCODER
         )
-    said = [{"total": one, "<b>": "Ann"} for one in (7, 8, 9)]
+    said = [json.dumps({"total": one, "<b>": "Ann"}) for one in (7, 8, 9)]
+    calls = [{"calls": [{"name": "pay", "arguments": one}]} for one in said]
+    texts = [{"text": f"<think>?</think>{one}"} for one in said]
     with Model() as model:
         endpoint = sqlite_site.serve(
             STREAMER_ENCODER_NAME="openai:small", STREAMER_ENCODER_BASE_URL=model.url
         )
-        for gate, make, field in (
-            ("fields", lambda one: {"text": f"<think>?</think>{json.dumps(one)}"}, "/total"),
-            (
-                "calls",
-                lambda one: {"calls": [{"name": "pay", "arguments": json.dumps(one)}]},
-                "/arguments/total",
-            ),
-        ):
-            asked = {
-                "batch_id": "differ",
-                "prompt": "?",
-                "responses": [{"id": str(n), **make(one)} for n, one in enumerate(said)],
-            }
+        for gate, answers, field in (("fields", texts, "/total"), ("calls", calls, "/arguments/total")):
+            responses: list[Any] = [{"id": str(n), **one} for n, one in enumerate(answers)]
+            asked = {"batch_id": "differ", "prompt": "?", "responses": responses}
             held = endpoint.client.post(f"/v1/gates/{gate}/decisions", json=asked)
             assert (held.json()["action"], held.json()["disputed"]) == ("abstain", {field: 0.0})
             assert endpoint.client.post(f"/v1/gates/{gate}/decisions", json=asked).content == held.content
             on_record = endpoint.client.get(f"/v1/gates/{gate}/decisions/differ").json()
             assert on_record == {name: one for name, one in held.json().items() if name != "disputed"}
-            same = asked | {
-                "batch_id": "same",
-                "responses": [one | {"id": str(n)} for n, one in enumerate(asked["responses"][:1] * 2)],
-            }
+            same = asked | {"batch_id": "same", "responses": [responses[0], responses[0] | {"id": "1"}]}
             shipped = endpoint.client.post(f"/v1/gates/{gate}/decisions", json=same).json()
             wanted = ("ship", False, gate == "calls")
             assert (shipped["action"], "disputed" in shipped, "execute" in shipped) == wanted
