@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamer.audit import story
+from streamer.calibration.calibrators.full import Full
 from streamer.calibration.guarantee import budget
 from streamer.events.claims import RecordedClaims
 from streamer.events.labels import fields_text
@@ -19,7 +20,7 @@ from streamer.gates.rule import INDICATOR, Cut, Needed, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.scoring.claims.answer import WHY_HELD, assembled, parts
 from streamer.scoring.judged import form
-from streamer.scoring.unread_answers import SAYS
+from streamer.scoring.unread_answers import HELPS, SAYS
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import among, inclusion_proof, leaf_hash, root_of
 from streamer.wording.numbers import counted, percent
@@ -76,7 +77,7 @@ HELD = {
     "too_few_responses": "there were too few responses to compare",
     **WHY_HELD,
     "empty_text": "an answer was blank",
-    "not_read": "the encoder could not read an answer, and the labels do not yet say what such answers are worth",
+    "not_read": "the encoder could not read an answer",
     "too_few_alike": "too few labelled prompts had answers like these, or all of them were wrong",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
@@ -226,6 +227,12 @@ def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
 def why_of(facts: dict[str, Any], revision: Mapping[str, Any]) -> str:
     """Say why a batch was decided as it was."""
     why = HELD.get(facts["reason"], "scores and threshold decided")
+    if facts["reason"] == "not_read":
+        why += (
+            ", and the labels do not yet say what such answers are worth"
+            if revision["method"] == Full.name
+            else f", which the method {revision['method']} always holds; what helps is {HELPS}"
+        )
     if facts["embedding_source"] == "event":
         if facts["reason"] != "encoder_mismatch":
             why += f" (the embeddings came with the event, as those of {facts['encoder']}: no worker ran it)"

@@ -19,13 +19,13 @@ from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER
-from streamer.scoring.unread_answers import SAYS, Rule
+from streamer.scoring.unread_answers import HELPS, SAYS, Rule
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
 from streamer.settings.sources import misspelt_variables
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.wording.numbers import percent, waiting_items
-from streamer.wording.policies import cut_text, status_text, way_into_force
+from streamer.wording.policies import FEWER_HELPS, cut_text, fewer_text, status_text, way_into_force
 
 if TYPE_CHECKING:
     from streamer.store import Store
@@ -247,6 +247,12 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
         unread = {name: store.reports.not_read(name) for name in policies}
+        fewer = {
+            name: store.calibration.fewer_answers(name, one.calibration_run)
+            for name, one in policies.items()
+            if one.calibration_run is not None and not one.ships_nothing
+        }
+        held = {name: store.calibration.not_read(name) for name in policies}
     if not policies:
         yield _warn("gates", "there is none yet", "streamer gate create NAME")
     configured, beside = settings.encoder.name, settings.encoder.candidate
@@ -266,12 +272,18 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         yield from _judge_of(policy, settings)
         yield from _own_embeddings(policy, *brought[name])
         yield from _not_read(policy, *unread[name])
+        few, looked, fewest = fewer.get(name, (0, 0, 0))
+        if few:
+            of = counted(looked, "recent batch", "recent batches")
+            yield _warn(f"gate {name}", fewer_text(few, of, fewest), FEWER_HELPS)
         waits = waiting_items(policy.settings.unit)
         if policy.state == "closed":
             todo = (
                 f"publish batches to it, label what is drawn ({counted(waiting, *waits)}): "
                 f"streamer label queue --gate {name}, then: streamer recalibrate {name}"
             )
+            if held[name][0] == held[name][1] > 0 and not policy.settings.calibrator.of_signals:
+                todo = f"its encoder read none of the newest {held[name][0]} batches: what helps is {HELPS}"
             yield _warn(f"gate {name}", status_text(policy), todo)
         else:
             yield _ok(f"gate {name}", status_text(policy))
@@ -342,8 +354,8 @@ def _not_read(policy: "Policy", looked: int, by_rule: "Mapping[Rule, int]") -> I
             f"gate {policy.gate}",
             f"of {counted(looked, 'recent batch', 'recent batches')} its encoder did not read {', '.join(shares)}",
             "label what is drawn of them"
-            if policy.settings.signals is not None
-            else "shorter answers, or an encoder for these: docs/encoders.md",
+            if policy.settings.calibrator.of_signals
+            else f"shorter answers; or {HELPS}",
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer import wiring
 from streamer.calibration.arguments import check_alpha
+from streamer.calibration.calibrators.full import Full
 from streamer.calibration.plan import Interval
 from streamer.calibration.registry import calibrator, offered, promises
 from streamer.calibration.specification import Calibrator
@@ -49,6 +50,7 @@ from streamer.planning.prompts import Guess, fewer_answers, guessed_answers
 from streamer.planning.rungs import ROUNDS, PlannedRungs, Rungs, first_answers, paired, plan_rungs
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.registry import SUPPORT
+from streamer.scoring.unread_answers import HELPS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -355,6 +357,15 @@ class _Past:
         return encoder
 
 
+def _helps(made: PastPlan) -> str:
+    if made.unread and made.method != Full.name:
+        return (
+            f"the encoder does not read an answer of {made.unread} of the {made.prompts} prompts, which the method {made.method} "
+            f"therefore holds; what helps is {HELPS}"
+        )
+    return "label more, find a better score, or raise the budget"
+
+
 def print_past(made: PastPlan) -> None:
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     half, high = made.prompts // 2, percent(1.5 * made.alpha / made.attempts)
@@ -368,7 +379,7 @@ def print_past(made: PastPlan) -> None:
     }
     if made.mean_severity is not None and made.least_held is not None:
         fields["labels"] = (
-            "none of these serves steadily: label more, find a better score, or raise the budget"
+            f"none of these serves steadily: {_helps(made)}"
             if made.enough is None
             else f"{made.enough}: the fewest below that steadily serve 80 % of what the most do"
         )
@@ -407,8 +418,9 @@ def print_past(made: PastPlan) -> None:
     )
     if signals:
         score = "the log-probability" if made.ladder[0].answers == 1 else "(Gram energy + chrF) / 2"
+        held = f", and it holds {made.unread} of the {made.prompts} prompts, which the encoder does not read"
         say(
-            f"one score: what a cut of {score} serves on the same labels.\n"
+            f"one score: what a cut of {score} serves on the same labels{held if made.unread else ''}.\n"
             f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
             "allowed: wrong labelled prompts that may look at least as good as what ships."
         )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup
+from streamer.calibration.full_fit import unread
 from streamer.calibration.threshold import ThresholdState
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, Units, units_of
@@ -42,6 +43,11 @@ class ScoredCloud:
         shown = None if all(map(is_blank, cloud.texts)) else tuple(scores[: len(cloud.responses)])
         return cls(cloud, shown, row)
 
+    @property
+    def cut_alone(self) -> ScoredCloud:
+        """What a gate that cuts this one score makes of it: it is held unscored where the encoder did not read an answer."""
+        return replace(self, scores=None) if self.row is not None and 1 in unread(self.row) else self
+
     def decided(self, shipped: tuple[bool, ...] | None = None) -> DecidedBatch:
         """Return it as decided, `shipped` saying what ships of it; None: nothing does."""
         nothing = len(self.cloud.responses)
@@ -53,6 +59,16 @@ class ScoredCloud:
             shipped=(False,) * nothing if shipped is None else shipped,
             severities=self.cloud.severities,
         )
+
+
+def held_as(item: ScoredCloud, unit: Unit, *, likely: bool) -> str:
+    """Return why a prompt is held whatever its scores, as an action says it; empty: they decide. `likely` as in `Cloud.has_too_few`."""
+    blank = [is_blank(text) for text in item.cloud.texts]
+    if item.scores is None and item.cloud.has_too_few(likely=likely):
+        return "too_few_responses"
+    if all(blank) or (unit == "batch" and any(blank)):
+        return "empty_text"
+    return "not_read" if item.scores is None else ""
 
 
 def measured_units(scored: Sequence[ScoredCloud], unit: Unit, *, drop_unlabelled: bool = False) -> Units:

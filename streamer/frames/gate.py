@@ -26,7 +26,7 @@ from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT, held_note, one_call
 from streamer.clouds.halves import HalvesSplit
 from streamer.clouds.measurement import DecidedBatch
-from streamer.clouds.offline import ScoredCloud, calibration_groups, measured_units
+from streamer.clouds.offline import ScoredCloud, calibration_groups, held_as, measured_units
 from streamer.clouds.sentence import graded
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Annotators, Marks
@@ -58,6 +58,9 @@ from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
+from streamer.scoring.unread_answers import HELPS
+from streamer.wording.numbers import counted
+from streamer.wording.policies import FEWER_HELPS, fewer_text
 
 _MOST_DRAWS = 256
 _OWN = External.name
@@ -65,6 +68,10 @@ _OWN = External.name
 
 class HeldWarning(UserWarning):
     """Some prompts are held whatever the threshold; the text says how many, and why."""
+
+
+class FewerAnswersWarning(UserWarning):
+    """Some prompts have fewer answers than any that calibrated, and the promise does not cover them; the text says how many."""
 
 
 class UnlabelledWarning(UserWarning):
@@ -229,8 +236,14 @@ class Gate:
     ) -> Gate:
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
         if not groups:
+            unread, helps = self._unread(found, settings), ""
+            if unread:
+                helps = (
+                    f"; the encoder does not read an answer of {unread:,} of {counted(len(found), 'prompt', 'prompts')}, which the method "
+                    f"{settings.method} therefore holds (not_read), and what helps is {HELPS}"
+                )
             raise UsageError(
-                "no prompt has an answer that could ship and has a severity: nothing to calibrate on"
+                f"no prompt has an answer that could ship and has a severity: nothing to calibrate on{helps}"
             )
         bursts = None
         if self.group_by is not None:
@@ -273,12 +286,21 @@ class Gate:
                 segments=[segments[group.id] for group in groups] if by_segment else None,
                 pooled=pooled_segments(settings, own.rule),
             )
+        calibrated = {group.id.removesuffix("#1") for group in groups}
+        self._fewest = min(
+            len(item.cloud.samples.responses) for item in found if item.cloud.batch_id in calibrated
+        )
         self._bursts = bursts
         self._gate = PolicyGate(
             unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule, losses=losses, bursts=bursts
         )
         self._fitted_on = (frame, table, tuple(found), drop)
         return self
+
+    def _unread(self, found: Sequence[ScoredCloud], settings: GateSettings) -> int:
+        """How many prompts are held since the encoder does not read an answer."""
+        likely = settings.scorer == LIKELIHOOD
+        return sum(held_as(item, self.unit, likely=likely) == "not_read" for item in found)
 
     def decide(self, frame: Any) -> Decisions:
         """Decide answers; severities, where there are some, are not looked at.
@@ -288,7 +310,16 @@ class Gate:
         """
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.kept_columns, severities=False)
-        return self._decisions(frame, table, self._scored(table, self.settings_)[0])
+        found = self._scored(table, self.settings_)[0]
+        self._warn_of_fewer(found)
+        return self._decisions(frame, table, found)
+
+    def _warn_of_fewer(self, found: Sequence[ScoredCloud]) -> None:
+        """Warn where prompts that scores decide have fewer answers than any that calibrated."""
+        sizes = [len(item.cloud.samples.responses) for item in found if item.scores is not None]
+        if fewer := sum(size < self._fewest for size in sizes):
+            told = fewer_text(fewer, counted(len(sizes), "prompt", "prompts"), self._fewest)
+            warnings.warn(f"{told}; {FEWER_HELPS}.", FewerAnswersWarning, stacklevel=3)
 
     def fit_decide(self, frame: Any) -> Decisions:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
@@ -319,6 +350,7 @@ class Gate:
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
             found = tuple(self._scored(table, settings)[0])
+            self._warn_of_fewer(found)
             splits = [HalvesSplit(self.seed, (), np.arange(len(found)))]
         else:
             splits = splits_of(found, self.seed, in_order=settings.calibrator.by_order)
@@ -549,10 +581,9 @@ class Gate:
         cut = self.threshold_.value
         shipped = None
         budgets = [np.nan] * len(blank)
-        reason = "empty_text" if all(blank) or item.scores is not None else "not_read"
-        if item.scores is None and cloud.has_too_few(likely=self.settings_.scorer == LIKELIHOOD):
-            reason = "too_few_responses"
-        if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
+        likely = self.settings_.scorer == LIKELIHOOD
+        if not (reason := held_as(item, self.settings_.unit, likely=likely)):
+            assert item.scores is not None
             ruling = self._gate.decide(
                 item.scores,
                 blank=blank,

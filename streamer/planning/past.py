@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import whole_number
 from streamer.calibration.calibrators.full import Full
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.full_fit import allowed, chance_above
 from streamer.calibration.plan import least_groups, least_held_share, least_held_share_selective
 from streamer.calibration.specification import Calibrator
 from streamer.clouds.compared_methods import METHODS_COMPARED
 from streamer.clouds.halves import SPLITS, Halves, SplitOutcomes, outcomes, seeded_splits
-from streamer.clouds.offline import ScoredCloud, measured_units
+from streamer.clouds.offline import ScoredCloud, held_as, measured_units
 from streamer.clouds.spreads import Spread, spread
 from streamer.errors import UsageError
 from streamer.gates.declared import Unit
@@ -52,7 +53,8 @@ class PastPlan:
 
     `least` : fewest labelled prompts with which anything can ship. `prompts` : past ones; 0: only
     what needs none is said. `mean_severity` and `least_held`, the share that any gate holds, are
-    None then. `enough` : the fewest labels of the ladder that steadily serve `ENOUGH` of what the
+    None then. `unread` : past ones of which a method that cuts one score ships nothing, since the
+    encoder does not read an answer. `enough` : the fewest labels of the ladder that steadily serve `ENOUGH` of what the
     most do; None: none does. `sizes` : numbers of answers, with half of the past as labels.
     """
 
@@ -62,6 +64,7 @@ class PastPlan:
     method: str
     least: int
     prompts: int
+    unread: int
     mean_severity: float | None
     least_held: float | None
     ladder: tuple[Tried, ...]
@@ -117,14 +120,18 @@ def plan_past(
         if count > half:
             return made
         few = [replace(one, first=one.first[:count]) for one in splits]
-        halves = Halves.at(by_size[size], unit, few, drop_unlabelled=drop_unlabelled)
-        found = outcomes(_RUNS[method.name], halves, each)
+
+        def shipped(run: str, past: Sequence[ScoredCloud]) -> SplitOutcomes:
+            return outcomes(_RUNS[run], Halves.at(past, unit, few, drop_unlabelled=drop_unlabelled), each)
+
+        found = shipped(method.name, by_size[size])
+        alone = [one.cut_alone for one in by_size[size]] if signals else []
         return replace(
             made,
             served=_over(found, found.ship_rate, count),
             exposure=_over(found, found.exposure_by_question, count),
             selective=_over(found, found.shipped_severity, count),
-            by_one_score=float(outcomes(_RUNS["mean"], halves, each).ship_rate.mean()) if signals else None,
+            by_one_score=float(shipped(Mean.name, alone).ship_rate.mean()) if signals else None,
         )
 
     wanted = {*LABELS, *([half] if half else []), *([] if labels is None else [labels])}
@@ -140,6 +147,7 @@ def plan_past(
         method=method.name,
         least=least_groups(alpha, attempts, method),
         prompts=len(past),
+        unread=sum(held_as(one.cut_alone, unit, likely=False) == "not_read" for one in past),
         mean_severity=severity,
         least_held=None if severity is None else held(severity, each),
         ladder=ladder,

@@ -42,6 +42,7 @@ from streamer.recalibration.sampled import (
     was_before,
 )
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
+from streamer.scoring.unread_answers import HELPS
 
 Heads = tuple[tuple[str, str, int, int, str], ...]
 """Where logs end: log, topic, number, size and root (hex) of each partition's, and of the control log, which is ``"control", "", 0``."""
@@ -287,6 +288,10 @@ class AuditSample(Protocol):
         """Read how late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
         ...
 
+    def not_read(self, gate: str) -> tuple[int, int]:
+        """How many of the newest decisions are looked at, and how many of them are held, as the encoder did not read an answer."""
+        ...
+
     def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         """Fix cuts by the scores of the newest `most` first attempts that the gate's own audit did not draw.
 
@@ -333,7 +338,7 @@ def calibrate_gate(
     if settings.pending == "labelled-only":
         sample = complete(sample, settings)
     if not sample:
-        raise NothingToCalibrate(_nothing(gate, since))
+        raise NothingToCalibrate(_nothing(gate, since, *store.not_read(gate.gate)))
     history = NO_HISTORY
     if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
         history = store.undrawn_history(query, most=MOST)
@@ -472,9 +477,20 @@ def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
 _RESPONSE_ID = attrgetter("response_id")
 
 
-def _nothing(gate: GateRevision, since: Since | None) -> str:
-    """Say what is missing for a run that has nothing to read."""
+def unread_text(settings: GateSettings, looked: int, unread: int) -> str:
+    """Say that nothing is drawn of batches that were held as not read, and what helps; empty where labels of them do."""
+    if not unread or settings.calibrator.of_signals:
+        return ""
+    return (
+        f"; its encoder did not read {unread} of the newest {looked} (not_read), and the audit draws none that the method "
+        f"{settings.method} cannot score: what helps is {HELPS}"
+    )
+
+
+def _nothing(gate: GateRevision, since: Since | None, looked: int, unread: int) -> str:
+    """Say what is missing for a run that has nothing to read; `unread` of the `looked` at newest batches were held as not read."""
     settings = gate.settings
+    not_read = unread_text(settings, looked, unread)
     return (
         f"gate {gate.gate!r} has no audit-sampled batch"
         + (" with a label" if settings.pending == "labelled-only" else "")
@@ -488,8 +504,13 @@ def _nothing(gate: GateRevision, since: Since | None) -> str:
             f"{since.moment:%Y-%m-%d %H:%M:%SZ} and could not: `streamer threshold close {gate.gate}` where there is a "
             "key to sign with)"
         )
-        + f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
-        "`streamer label queue` shows"
+        + not_read
+        + (
+            f"; publish batches to it (its audit probability is {settings.audit_probability:g}) and label what "
+            "`streamer label queue` shows"
+            if not not_read or unread < looked
+            else ""
+        )
     )
 
 

@@ -25,6 +25,12 @@ SAYS: Mapping[Rule, str] = {
 }
 """What an answer is, for people."""
 
+HELPS = (
+    "the method full (units best and batch), whose labels say what such answers are worth, an encoder that reads them "
+    "(docs/encoders.md), or the scorer choice with a part of them judged (final, number, json or call)"
+)
+"""What ships such answers, where a method reads one score, and holds them whatever their labels."""
+
 CUT, UNREAD = 0.0, np.nan
 """What the row of a text is filled with that is cut, and of one that is unread."""
 

@@ -25,6 +25,7 @@ from streamer.recalibration.run import (
     NothingToCalibrate,
     Since,
     calibrate_gate,
+    unread_text,
 )
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
@@ -277,9 +278,10 @@ class WhatIf:
                 boundary, moved = middle, True
                 run = self._run(settings, boundary) or run
         if run is None:
+            not_read = unread_text(settings, *self._sample.not_read(self._gate.gate))
             raise NothingToJudge(
                 f"gate {self._gate.gate!r} has no audit-sampled batch decided before {boundary:%Y-%m-%d %H:%M:%SZ} to "
-                "calibrate on; label what `streamer label queue` shows, or ask about a threshold of your own"
+                f"calibrate on{not_read or '; label what `streamer label queue` shows'}, or ask about a threshold of your own"
             )
         basis = Basis(
             source="calibrated",

@@ -79,6 +79,10 @@ class RescoredSample:
         """How late labels came has nothing to do with scores."""
         return self._sample.label_delays(gate, settings=self._as_recorded(settings), before=before, most=most)
 
+    def not_read(self, gate: str) -> tuple[int, int]:
+        """How many batches were held as not read, by the recorded settings."""
+        return self._sample.not_read(gate)
+
     def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         """Fix no cuts: the undrawn are many, and methods do without."""
         return NO_HISTORY

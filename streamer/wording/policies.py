@@ -20,6 +20,14 @@ from streamer.wording.numbers import counted, duration, percent, when
 NOTHING_PROMISED = "Nothing is promised, and nothing ships."
 
 
+FEWER_HELPS = "the promise does not cover them; ask for as many answers, or calibrate on prompts with as few"
+
+
+def fewer_text(fewer: int, of: str, fewest: int) -> str:
+    """Say how many prompts have fewer answers than those that calibrated: among few, answers agree by chance more often."""
+    return f"fewer answers than any prompt that calibrated (at least {fewest}): {fewer:,} of {of}"
+
+
 def setting_name(name: str) -> str:
     """Write the name of a setting for people: ``label deadline``."""
     return name.replace("_", " ").removesuffix(" seconds")

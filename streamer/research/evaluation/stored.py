@@ -38,14 +38,15 @@ def stored_data_set(
     made = data_set(gate, source, clouds, unlabelled=unlabelled)
     of = {batch.batch_id: batch for batch in batches}
     scores = [of[cloud.batch_id].scores for cloud in made.clouds]
-    made = made.with_scores(GRAM, scores)
     rows = [of[cloud.batch_id].signals for cloud in made.clouds]
+    whole = settings.form.agrees is None
+    measured = [
+        ScoredCloud(cloud, found, None if row is None else np.frombuffer(row, "<f4"))
+        for cloud, found, row in zip(made.clouds, scores, rows, strict=True)
+    ]
+    made = made.with_scores(GRAM, [one.cut_alone.scores if whole else one.scores for one in measured])
     if any(rows) and all(row or found is None for row, found in zip(rows, scores, strict=True)):
-        chosen = tuple(
-            ScoredCloud(cloud, found, None if row is None else np.frombuffer(row, "<f4"))
-            for cloud, found, row in zip(made.clouds, scores, rows, strict=True)
-        )
-        made = replace(made, chosen={settings.unit: chosen})
+        made = replace(made, chosen={settings.unit: tuple(measured)})
     missing = unlabelled_note(*counts(clouds), unlabelled)
     notes = [one for one in made.notes if one != missing]
     if missing:

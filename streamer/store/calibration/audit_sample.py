@@ -21,6 +21,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
+    calibration_inputs,
     carried_scores,
     carried_signals,
     decisions,
@@ -239,6 +240,36 @@ class AuditSamples(Part):
                 if came:
                     delays.append(None if None in came else (max(came) - rows[0][1]).total_seconds())
             return delays
+
+    def not_read(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
+        """How many newest decisions of a gate are looked at, and how many of them are held as not read."""
+        own = sa.select(decisions.c.reason).where(decisions.c.gate == gate)
+        reason = own.order_by(decisions.c.batch.desc()).limit(newest).subquery().c.reason
+        query = sa.select(sa.func.count(reason), sa.func.count().filter(reason == "not_read"))
+        with self._reading() as connection:
+            looked, held = connection.execute(query).one()
+        return looked, held
+
+    def fewer_answers(self, gate: str, run: int, *, newest: int = 1000) -> tuple[int, int, int]:
+        """Of the newest decisions of a gate: those on fewer answers than any batch had that calibrated in a run, those that scores
+        decided at all, and that fewest number.
+        """
+        read = sa.select(calibration_inputs.c.batch).where(calibration_inputs.c.run == run)
+        own = sa.select(decisions.c.batch).where(decisions.c.gate == gate)
+        old, new = (
+            sa.select(sa.func.count().label("answers"))
+            .where(responses.c.batch.in_(some), responses.c.score.is_not(None))
+            .group_by(responses.c.batch)
+            .subquery()
+            .c.answers
+            for some in (read, own.order_by(decisions.c.batch.desc()).limit(newest))
+        )
+        with self._reading() as connection:
+            fewest = connection.scalar(sa.select(sa.func.min(old))) or 0
+            few, looked = connection.execute(
+                sa.select(sa.func.count().filter(new < fewest), sa.func.count(new))
+            ).one()
+        return few, looked, fewest
 
     def undrawn_history(self, query: SampleQuery, *, most: int = MOST) -> History:
         """The cuts that the scores of the newest `most` first attempts fix which the gate's own audit did not draw."""

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from streamer.calibration import History
+from streamer.cli.doctor import _gates
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import METHODS
-from streamer.recalibration.run import SampleQuery, calibrate_gate
+from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.recalibration.run import NothingToCalibrate, SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup
+from streamer.scoring.signals.signal_list import signal_list
+from streamer.settings.settings import Settings
 from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START, World
 
@@ -116,6 +120,44 @@ def test_below_the_label_floor_nothing_is_asked_for_and_nothing_is_pending(world
     assert (run.drawn, run.labelled, run.missing) == (40, 20, 0)
     assert run.decided.value == 0.5
     assert "had no label" not in run.guarantee
+
+
+def test_where_the_encoder_reads_nothing_no_label_is_asked_for(world: World) -> None:
+    policy = world.gate("unread", method="mean")
+    one = {"policy": policy, "scores": None, "sampled": False, "reason": "not_read"}
+    world.keep(*(world.decision(n, f"b{n}", **one) for n in range(5)))
+    gate = world.store.gates.get("unread")
+    with pytest.raises(
+        NothingToCalibrate, match=r"did not read 5 of the newest 5 .* the method full"
+    ) as all_:
+        calibrate_gate(world.store.calibration, gate, now=LATER)
+    assert "label queue" not in str(all_.value)
+    full = replace(
+        gate, settings=replace(gate.settings, method="full", scorer="choice", signals=signal_list(()).text)
+    )
+    with pytest.raises(NothingToCalibrate, match="label queue"):
+        calibrate_gate(world.store.calibration, full, now=LATER)
+
+
+def test_batches_with_fewer_answers_than_calibrated_are_counted(world: World) -> None:
+    policy = world.gate("few", unit="response", alpha=0.4, method="mean", audit_probability=1.0)
+    two = [
+        world.decision(n, f"b{n}", policy=policy, drawn=(0, 1), sampling_probability=1.0) for n in range(20)
+    ]
+    alone = {"policy": policy, "scores": (0.5,), "actions": ("abstain",), "sampled": False}
+    world.keep(*two, *(world.decision(n, f"b{n}", **alone) for n in range(20, 23)))
+    world.store.labels.add(
+        [world.label(0, f"b{n}", key=BatchKey("few", f"b{n}", 1)) for n in range(20)], now=START
+    )
+    store, gate = world.store, world.store.gates.get("few")
+    done = recalibrate_by_hand(
+        store.calibration, store.policies, gate, clock=lambda: LATER, by="ana", reason="try"
+    )
+    assert done.after is not None
+    assert done.after.calibration_run is not None
+    assert store.calibration.fewer_answers("few", done.after.calibration_run) == (3, 23, 2)
+    said = [one.text for one in _gates(Settings(database={"url": world.url})) if one.subject == "gate few"]
+    assert "fewer answers than any prompt that calibrated (at least 2): 3 of 23 recent batches" in said
 
 
 def test_segments_and_ranks_come_from_the_record(world: World) -> None:

@@ -26,7 +26,7 @@ from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import NotFittedError, UsageError
 from streamer.events.responses import encode_responses
 from streamer.frames.answers import read
-from streamer.frames.gate import UnlabelledWarning
+from streamer.frames.gate import FewerAnswersWarning, UnlabelledWarning
 from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
@@ -479,6 +479,34 @@ def test_a_gate_that_ships_nothing_says_why() -> None:
     bad = answers(200) | {"severity": [1.0] * size, "score": [0.5] * size}
     assert "even the answers with the highest scores" in streamer.Gate(alpha=0.1).fit(bad).report().caveat
     assert "none of the prompts is served" in str(gate.report())
+
+
+def test_where_the_encoder_reads_no_prompt_it_is_said_and_what_helps() -> None:
+    table = answers(30)
+    del table["score"]
+
+    def cut(texts: list[str]) -> np.ndarray:
+        return np.zeros((len(texts), 4))
+
+    for unit, method in (("response", None), ("best", "mean"), ("batch", "hb")):
+        gate = streamer.Gate(alpha=0.4, unit=unit, method=method, encoder=cut)  # type: ignore[arg-type]
+        said = f"of 30 prompts, which the method {method or 'mean'} therefore holds"
+        with pytest.raises(UsageError, match=f"does not read an answer of .* {said} .* the method full"):
+            gate.fit(table)
+
+
+def test_prompts_with_fewer_answers_than_calibrated_are_outside_the_promise_and_that_is_said() -> None:
+    whole = pd.DataFrame(answers())
+    sizes = whole.groupby("prompt_id").prompt_id.transform("size")
+    several, two = whole[sizes > 2], whole[sizes == 2]
+    gate = streamer.Gate(alpha=0.2).fit(several)
+    gate.decide(several)
+    count = two.prompt_id.nunique()
+    for ask in (gate.decide, gate.report):
+        with pytest.warns(
+            FewerAnswersWarning, match=rf"\(at least 3\): {count} of {count} prompts; the prom"
+        ):
+            ask(two)
 
 
 def test_what_is_selected_is_the_best_answer_of_each_prompt_that_ships() -> None:
