@@ -404,10 +404,9 @@ class Gate:
         )
         gate = Gate(**self.get_params() | {"seed": split.seed, "alpha": alpha})
         gate._dimension = self._dimension
-        settings = GateSettings(**self.settings_.flat() | {"alpha": alpha})
         if not calibration_groups(first, self.unit, drop_unlabelled=drop):
             return None
-        return gate._learn(None, part, first, settings, "", drop=drop)
+        return gate._learn(None, part, first, replace(self.settings_, alpha=alpha), "", drop=drop)
 
     def __repr__(self) -> str:
         given = [
@@ -578,9 +577,8 @@ class Gate:
         """Decide one prompt as a worker does; returns its cut too, the budget that each answer needed, and the reason."""
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
-        cut = self.threshold_.value
+        cut, budgets = self.threshold_.value, [np.nan] * len(blank)
         shipped = None
-        budgets = [np.nan] * len(blank)
         likely = self.settings_.scorer == LIKELIHOOD
         if not (reason := held_as(item, self.settings_.unit, likely=likely)):
             assert item.scores is not None
