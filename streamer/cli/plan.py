@@ -240,6 +240,7 @@ def _plan_guess(guessed: Mapping[str, Any], method: Calibrator, unit: Unit, aske
 
 def _plan_past(past: "_Past", unit: Unit, asked: _Asked, responses: int | None) -> "PastPlan":
     """Try numbers of labels and of answers on past ones, by the gate that `streamer try` makes of them."""
+    from streamer.frames.calibrating import Marking
     from streamer.frames.gate import Gate
 
     of = asked.gate
@@ -248,7 +249,7 @@ def _plan_past(past: "_Past", unit: Unit, asked: _Asked, responses: int | None) 
         unit=unit,
         method=None if of.promise is of.method is None else _method(of.promise, of.method),
         unlabelled=past.unlabelled,
-        encoder=past.encode,
+        encoder=Marking(past.encode),
         signals=past.reading.signals,
         models=past.reading.models,
     )

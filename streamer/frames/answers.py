@@ -328,16 +328,22 @@ def _value(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping
     return values[first][column]
 
 
-def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) -> list[ScoredCloud]:
-    """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's.
+def scored(
+    table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE, dimension: int | None = None
+) -> tuple[list[ScoredCloud], int | None]:
+    """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's; returns the
+    embeddings' dimension too, if any.
 
-    Raises `UsageError` when there are texts alone and no encoder.
+    Raises `UsageError` when there are texts alone and no encoder, or embeddings of another
+    dimension than `dimension` or each other.
     """
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
     if scorer == LIKELIHOOD:
-        return [likely(cloud) for cloud in clouds]
-    vectors = _vectors(table, [_measured(cloud) for cloud in clouds], encode, form)
-    return [_scored(cloud, scorer, rows, form) for cloud, rows in zip(clouds, vectors, strict=True)]
+        return [likely(cloud) for cloud in clouds], None
+    vectors, dimension = _vectors(table, [_measured(cloud) for cloud in clouds], encode, form, dimension)
+    return [
+        _scored(cloud, scorer, rows, form) for cloud, rows in zip(clouds, vectors, strict=True)
+    ], dimension
 
 
 def likely(cloud: Cloud) -> ScoredCloud:
@@ -354,11 +360,12 @@ def measured(
     encode: Encode | None,
     form: Form = WHOLE,
     scorer: Scorer = EVERY[CHOICE],
+    dimension: int | None = None,
 ) -> tuple[list[ScoredCloud], int | None]:
     """Measure all signals of each cloud, as a worker does; returns the embeddings' dimension too, if any.
 
-    Raises `UsageError` when there are no texts, or neither embeddings nor an encoder, or a number
-    lies outside its range.
+    Raises `UsageError` when there are no texts, or neither embeddings nor an encoder, a number
+    lies outside its range, or embeddings have another dimension than `dimension` or each other.
     """
     if any(NOT_KEPT in cloud.texts for cloud in table.clouds):
         raise UsageError(
@@ -367,11 +374,9 @@ def measured(
     clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
     samples = [cloud.samples for cloud in clouds]
     without = scorer.in_place is not None
-    vectors = (
-        [np.empty((len(one.responses), 0)) for one in samples]
-        if without
-        else _vectors(table, samples, encode, form, own_scores=False)
-    )
+    vectors: Sequence[ArrayLike | None] = [np.empty((len(one.responses), 0)) for one in samples]
+    if not without:
+        vectors, dimension = _vectors(table, samples, encode, form, dimension, own_scores=False)
     found = [
         measured_answers(
             answer_batch(of.texts, rows, blank, of.models, encoded=not (without or of.embedded), form=form),
@@ -385,7 +390,7 @@ def measured(
         for cloud, of, rows in zip(clouds, samples, vectors, strict=True)
         for blank in ([is_blank(text) for text in of.texts],)
     ]
-    return found, int(np.asarray(vectors[0]).shape[1]) or None
+    return found, dimension
 
 
 def signals_of(
@@ -460,9 +465,16 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> Sc
 
 
 def _vectors(
-    table: Read, clouds: Sequence[Cloud], encode: Encode | None, form: Form, *, own_scores: bool = True
-) -> list[ArrayLike | None]:
-    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own, or is held for its one answer."""
+    table: Read,
+    clouds: Sequence[Cloud],
+    encode: Encode | None,
+    form: Form,
+    dimension: int | None,
+    *,
+    own_scores: bool = True,
+) -> tuple[list[ArrayLike | None], int | None]:
+    """The embeddings of each cloud, and their dimension; `own_scores` : none of one that has scores of its own, or is held for its
+    one answer."""
     given = [
         own_scores and (cloud.own_scores is not None or cloud.has_too_few(likely=False)) for cloud in clouds
     ]
@@ -494,18 +506,17 @@ def _vectors(
         else:
             assert encoded is not None
             found.append(encoded[[texts[text] for text in form.parts(cloud.texts)]])
-    return found
+        if (rows := found[-1]) is not None:
+            width = np.shape(rows)[1]
+            dimension = dimension or width
+            if width != dimension:
+                raise UsageError(
+                    f"prompt {cloud.question_id[:60]!r} has embeddings of {width} numbers, not the {dimension} of those before it "
+                    "or of those that calibrated: take one encoder for all"
+                )
+    return found, dimension
 
 
 def _encoded(texts: list[str], encode: Encode) -> np.ndarray[Any, Any]:
-    parts = []
-    for first in range(0, len(texts), _TEXTS_AT_ONCE):
-        some = texts[first : first + _TEXTS_AT_ONCE]
-        rows = np.asarray(encode(some))
-        if rows.ndim != 2 or len(rows) != len(some) or rows.dtype.kind not in "fiu":
-            raise UsageError(
-                f"the encoder must return one row of numbers for each text, shape ({len(some)}, d), not "
-                f"{rows.dtype} of shape {rows.shape}"
-            )
-        parts.append(rows)
-    return np.concatenate(parts)
+    places = range(0, len(texts), _TEXTS_AT_ONCE)
+    return np.concatenate([np.asarray(encode(texts[first : first + _TEXTS_AT_ONCE])) for first in places])

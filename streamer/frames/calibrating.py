@@ -1,10 +1,13 @@
 """What the prompts of a table give to a calibration: segments, bursts, signals, and the scores of prompts without labels."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamer.calibration.full_fit import Prompts
 from streamer.calibration.groups import LabelledGroup
@@ -12,6 +15,7 @@ from streamer.calibration.guarantee import budget
 from streamer.calibration.history import History
 from streamer.calibration.specification import Sample
 from streamer.clouds.offline import ScoredCloud, bad_groups, measured_units
+from streamer.errors import UsageError
 from streamer.frames.answers import Encode, Read
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
@@ -26,6 +30,14 @@ from streamer.recalibration.sampled import (
     cuts_at_budget,
     one_of_each,
 )
+from streamer.scoring.blank import is_blank
+
+
+class Marking(NamedTuple):
+    """An encoder of this program, which says by rows of NaN or zeros what it does not read: it has an identity."""
+
+    encode: Encode
+    identity: None = None
 
 
 def encode_of(encoder: Any) -> Encode | None:
@@ -39,10 +51,31 @@ def encode_of(encoder: Any) -> Encode | None:
         return lambda texts: loaded.encode(texts)
     for one in (getattr(encoder, "encode", None), encoder):
         if callable(one):
-            return one  # type: ignore[no-any-return]
+            return one if hasattr(encoder, "identity") else partial(_by_others, one)
     raise ValueError(
         f"encoder must be a name, an object with encode(texts), or a function of texts, not {type(encoder).__name__}"
     )
+
+
+def _by_others(encode: Encode, texts: list[str]) -> ArrayLike:
+    rows = np.asarray(encode(texts))
+    if rows.ndim != 2 or len(rows) != len(texts) or rows.dtype.kind not in "fiu":
+        raise UsageError(
+            f"the encoder must return one row of numbers for each text, shape ({len(texts)}, d), not "
+            f"{rows.dtype} of shape {rows.shape}"
+        )
+    seen = [not is_blank(text) for text in texts]
+    if not np.isfinite(rows[seen]).all():
+        raise UsageError(
+            "the encoder returned a vector that is not finite for a text that is not blank: mend it, or leave the answer out"
+        )
+    if not rows[seen].any(axis=1).all():
+        warnings.warn(
+            "the encoder returned only zeros for some texts that are not blank: it counts as not having read them, and their "
+            "prompts are held until labels say what they are worth",
+            stacklevel=2,
+        )
+    return rows
 
 
 def any_budget(settings: GateSettings) -> bool:

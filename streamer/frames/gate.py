@@ -169,6 +169,7 @@ class Gate:
     groups_: tuple[LabelledGroup, ...] = field(init=False)
     recognised_: str = field(init=False)
     settings_: GateSettings = field(init=False)
+    _dimension: int | None = field(init=False, default=None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; `deep` is there for scikit-learn."""
@@ -209,9 +210,10 @@ class Gate:
                 warnings.warn(said, AnnotatorsWarning, stacklevel=2)
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
-        found, dimension = self._scored(table, settings)
-        if dimension is not None:
-            settings = GateSettings(**settings.flat() | {"dimension": dimension})
+        self._dimension = None
+        found, self._dimension = self._scored(table, settings)
+        if self._dimension is not None and settings.signal_list is not None:
+            settings = GateSettings(**settings.flat() | {"dimension": self._dimension})
         return self._learn(frame, table, found, settings, note, drop=drop)
 
     def _unlabelled(self, table: Read, none_labelled: str) -> tuple[bool, str]:
@@ -303,8 +305,8 @@ class Gate:
     def decide(self, frame: Any) -> Decisions:
         """Decide answers; severities, where there are some, are not looked at.
 
-        Raises `NotFittedError` before `fit`. Raises `UsageError` when the table cannot be read, or
-        holds texts alone.
+        Raises `NotFittedError` before `fit`. Raises `UsageError` when the table cannot be read, holds
+        texts alone, or embeddings of another dimension than those that calibrated.
         """
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.kept_columns, severities=False)
@@ -401,10 +403,10 @@ class Gate:
             metadata=tuple(table.metadata[place] for place in split.first) if table.metadata else (),
         )
         gate = Gate(**self.get_params() | {"seed": split.seed, "alpha": alpha})
-        settings = GateSettings(**self.settings_.flat() | {"alpha": alpha})
+        gate._dimension = self._dimension
         if not calibration_groups(first, self.unit, drop_unlabelled=drop):
             return None
-        return gate._learn(None, part, first, settings, "", drop=drop)
+        return gate._learn(None, part, first, replace(self.settings_, alpha=alpha), "", drop=drop)
 
     def __repr__(self) -> str:
         given = [
@@ -520,14 +522,15 @@ class Gate:
         return [one for one in dict.fromkeys((self.segment_by, bursts)) if one is not None]
 
     def _scored(self, table: Read, settings: GateSettings) -> tuple[list[ScoredCloud], int | None]:
-        """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
-        listed = settings.signal_list
+        """What these settings read of each prompt, and the dimension of embeddings, that of those that calibrated."""
+        listed, encode = settings.signal_list, encode_of(self.encoder)
         if listed is None:
             named = self.scorer or (CHOICE if settings.form.agrees else GRAM)
             scorer = LIKELIHOOD if settings.scorer == LIKELIHOOD else named
-            return scored(table, scorer, encode_of(self.encoder), settings.form), None
-        encode = encode_of(self.encoder)
-        return measured(table, listed, settings.unit, encode, settings.form, settings.scores_by)
+            return scored(table, scorer, encode, settings.form, self._dimension)
+        return measured(
+            table, listed, settings.unit, encode, settings.form, settings.scores_by, self._dimension
+        )
 
     def _decisions(
         self, frame: Any, table: Read, found: Sequence[ScoredCloud], *, fitted: bool = False
@@ -574,9 +577,8 @@ class Gate:
         """Decide one prompt as a worker does; returns its cut too, the budget that each answer needed, and the reason."""
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
-        cut = self.threshold_.value
+        cut, budgets = self.threshold_.value, [np.nan] * len(blank)
         shipped = None
-        budgets = [np.nan] * len(blank)
         likely = self.settings_.scorer == LIKELIHOOD
         if not (reason := held_as(item, self.settings_.unit, likely=likely)):
             assert item.scores is not None

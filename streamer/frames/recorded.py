@@ -16,6 +16,7 @@ from streamer.clouds.stored_answers import AnswerStore, StoredBatch
 from streamer.errors import TryLater, UsageError
 from streamer.events.claims import RecordedClaims
 from streamer.frames.answers import Encode, Read
+from streamer.frames.calibrating import Marking
 from streamer.frames.gate import Gate
 from streamer.frames.results import Report
 from streamer.gates.settings import GateSettings
@@ -117,7 +118,7 @@ def tried_record(
         segment_fallback=asked.segment_fallback,
         group_by=asked.group_by,
         scorer=asked.scorer if again and not asked.calibrator.of_signals else None,
-        encoder=encode,
+        encoder=None if encode is None else Marking(encode),
     )
     clouds = tuple(judged_cloud(one.cloud(settings.severity_kind), settings.form) for one in kept)
     table = Read(clouds, None, len(clouds), "the record", metadata=tuple(one.metadata or {} for one in kept))

@@ -69,13 +69,14 @@ def tried(
     what somebody calls the file, who has no options. `watch` : receives progress. Raises `UsageError` where the file cannot be
     tried; the message says what to do.
     """
+    from streamer.frames.calibrating import Marking
     from streamer.frames.gate import Gate
 
     named, choice = dict(given), check_unlabelled(unlabelled)
     with ExitStack() as until:
         encode = _Encode(settings, named.pop("encoder", None), until, watch)
         gate = Gate(
-            encoder=encode,
+            encoder=Marking(encode),
             unlabelled=choice,
             seed=seed,
             signals=reading.signals,

@@ -353,7 +353,15 @@ def test_texts_are_encoded_by_any_function_or_object() -> None:
         == streamer.Gate(alpha=0.3, encoder=Model()).fit(table).decide(table).rows()
     )
     given = table | {"embedding": encode(table["answer"]).tolist()}
-    assert first.threshold_ == streamer.Gate(alpha=0.3).fit(given).threshold_
+    fitted = streamer.Gate(alpha=0.3).fit(given)
+    assert first.threshold_ == fitted.threshold_
+    for gate in (first, pickle.loads(pickle.dumps(fitted)), streamer.Gate(method="mean").fit(given)):
+        with pytest.raises(UsageError, match="'p0' has embeddings of 7 numbers, not the 12"):
+            gate.decide(given | {"embedding": encode(table["answer"])[:, :7].tolist()})
+    with pytest.raises(UsageError, match="not finite"):
+        streamer.Gate(encoder=lambda texts: encode(texts) * np.nan).fit(table)
+    with pytest.warns(UserWarning, match="only zeros"):
+        streamer.Gate(encoder=lambda texts: encode(texts) * 0).fit(table)
     with pytest.raises(UsageError, match="one row of numbers for each text"):
         streamer.Gate(encoder=lambda texts: [1.0]).fit(table)
     with pytest.raises(ValueError, match="encoder must be"):
