@@ -6,6 +6,7 @@ checkpoint's (RFC 9162, section 2.1.3).
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,6 +78,7 @@ HELD = {
     **WHY_HELD,
     "empty_text": "an answer was blank",
     "not_read": "the encoder could not read an answer",
+    "too_few_alike": "too few labelled prompts had answers like these, or all of them were wrong",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "signal_out_of_range": "a number that came with an answer is outside the range that the gate names",
@@ -125,6 +127,13 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         lines.append(("desk", _desk(found["desk"])))
     lines.append(("audit", _draw(facts, found["labels"])))
     lines += [("label", _label(row)) for row in found["labels"]]
+    for (name, kind), severity in _labelled(found).items():
+        mean = (
+            "none of these labels"
+            if severity is None
+            else f"severity {severity!r}, the mean of each labeller's newest"
+        )
+        lines.append(("counts", f"{name} ({kind}): {mean}"))
     for one in found["deliveries"]:
         _, topic, partition, offset = one["source"]
         lines.append(("again", f"delivered as {topic}[{partition}] offset {offset}: {one['kind']}"))
@@ -234,6 +243,8 @@ def why_of(facts: dict[str, Any], revision: Mapping[str, Any]) -> str:
             )
         else:
             why = "it brought embeddings, and the gate refuses those that it does not make"
+    if facts["reason"] == "too_few_responses" and not facts["responses"]:
+        why = "no answer came"
     if facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"]):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     return why
@@ -299,6 +310,13 @@ def _label(row: dict[str, Any]) -> str:
         f"{row['response_id']}: severity {row['severity']!r}{fields_text(row['severities'])} ({row['kind']}) by {row['labeller']}, "
         f"{row['labelled_at']}, by {row['source']}"
     )
+
+
+def _labelled(found: dict[str, Any]) -> dict[tuple[str, str], float | None]:
+    """The severity of each response and kind that counts, where that is not its only label's; None where none of them counts."""
+    given = Counter((row["response_id"], row["kind"]) for row in found["labels"])
+    counts = {(one["response_id"], one["kind"]): one["severity"] for one in found["severities"]}
+    return {of: counts.get(of) for of, labels in given.items() if labels > 1 or of not in counts}
 
 
 def _seal(found: dict[str, Any]) -> str:

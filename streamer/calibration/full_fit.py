@@ -47,8 +47,8 @@ _AT_ONCE = 1000
 MOST_GROUPS = 5000
 """The newest prompts that a policy uses."""
 LEAST_ALIKE = 20
-"""So many calibration prompts must have been unread for the same reasons, for a batch that is to be compared with them, where a
-gate says nothing else."""
+"""So many calibration prompts must have been read as a batch was, or unread for the same reasons, for it to be compared with
+them. A gate may say another number for what is unread."""
 NEVER_ALIKE = MOST_GROUPS + 1
 
 
@@ -65,13 +65,15 @@ def alike(rows: Iterable[ArrayLike]) -> Counter[bytes]:
 def unfamiliar(
     row: ArrayLike, prompts: Counter[bytes], *, least: float = LEAST_ALIKE, leave_out: bool = False
 ) -> bool:
-    """Report whether a batch was not read, and fewer than `least` calibration prompts, counted by
-    `alike`, were unread for the same reasons.
+    """Report whether fewer than `least` calibration prompts, counted by `alike`, were read as a
+    batch was, or unread for the same reasons: the fit of others says nothing of it.
 
+    Of what was read no more than `LEAST_ALIKE` are asked for, however many `least` asks for of what
+    was not. A fit has `LEAST_GROUPS` prompts, so where all were read nothing is held.
     `leave_out`: the batch is one of them, and does not count.
     """
     marks = unread(row)
-    return 1 in marks and prompts[marks] - leave_out < least
+    return prompts[marks] - leave_out < (least if 1 in marks else min(least, LEAST_ALIKE))
 
 
 def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
@@ -282,7 +284,7 @@ class Prompts:
         return alike(self.rows)
 
     def unfamiliar(self, row: ArrayLike, least: float, prompt: str | None = None) -> bool:
-        """Report whether a batch was not read, and fewer than `least` of these prompts, without itself, for the same reasons."""
+        """Report whether fewer than `least` of these prompts, without itself, were read as a batch was; see `unfamiliar`."""
         return unfamiliar(row, self._alike, least=least, leave_out=prompt in self._places)
 
     def count(self, row: ArrayLike, *, segment: str | None = None) -> int:

@@ -181,7 +181,9 @@ def give_out(
     reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
-    """Move old decisions that were not drawn into a file that verifiers read. Safe to repeat.
+    """Move old decisions that were not drawn into a file that verifiers read.
+
+    Safe to repeat: of a month that was given out it compares the file with the SHA-256 on record.
 
     Drawn decisions stay, the first under each policy, those of the desk, and all leaves and keys:
     the rest is calibrated and verified as before, and no batch is decided again. The file is
@@ -204,12 +206,14 @@ def give_out(
         insecure=settings.insecure,
     )
     found = run(dry_run=True)
+    earlier = "" if found.sha256 is None else " earlier"
     if not dry_run:
-        asked = f"Move {counted(found.decisions, 'decision', 'decisions')} into {out}?"
-        _confirm(asked, "nothing was given out", yes=yes, json=json)
+        if not earlier:
+            asked = f"Move {counted(found.decisions, 'decision', 'decisions')} into {out}?"
+            _confirm(asked, "nothing was given out", yes=yes, json=json)
         found = run(dry_run=False)
     left = f"would leave for {out}"
     if found.sha256 is not None:
-        left = f"left for {found.file}, SHA-256 {found.sha256}"
+        left = f"left{earlier} for {found.file}, SHA-256 {found.sha256}"
     said = f"{counted(found.decisions, 'decision', 'decisions')} through {month} {left}."
     tell(json, {"dry_run": dry_run, **asdict(found)}, said)

@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 def create(
     may: list[str] = opt.option(
         "decide|label|read",
-        "What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
+        "What it may do: ask for decisions and what became of them, send severities, look at decisions and gate; repeatable.",
         ...,
     ),
     gate: list[str] | None = opt.option("GATE", "Gate it is for; repeatable.", autocompletion=gate_names),

@@ -4,7 +4,6 @@ Parameters that a method needs beyond the budget are fixed here, before any file
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -102,7 +101,8 @@ class Traffic:
     @cached_property
     def history(self) -> History:
         """The cuts that the traffic's scores fix, which nobody labels."""
-        return History.of(self.scores[~np.isnan(self.scores)], prompts=len(np.unique(self.batch)))
+        known = ~np.isnan(self.scores)
+        return History.of(self.scores[known], prompts=len(np.unique(self.batch[known])))
 
     @cached_property
     def ranks(self) -> Floats:
@@ -194,14 +194,12 @@ def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Serve
 def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.int64]:
     """Fit all signals to G labelled prompts, and count for N others as `full` does: shape (N,).
 
-    `rows` has the shape (G, d), `bad` (G,), `others` (N, d). One that was not read, as too few of
-    the labelled ones, has the count G + 1, which no budget allows.
+    `rows` has the shape (G, d), `bad` (G,), `others` (N, d). One that was read, or not, as too few
+    of the labelled ones has the count G + 1, which no budget allows.
     """
-    counts = fit_full(rows, bad).counts(others)
-    not_read = np.flatnonzero((others[:, UNREAD] == 1).any(axis=1))
-    known = alike(rows) if len(not_read) else Counter()
-    counts[[place for place in not_read if unfamiliar(others[place], known)]] = len(rows) + 1
-    return counts
+    known = alike(rows)
+    strange = [unfamiliar(row, known) for row in others]
+    return np.where(strange, len(rows) + 1, fit_full(rows, bad).counts(others))
 
 
 def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:

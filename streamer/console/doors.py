@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import secrets
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import MOST_CHARACTERS, Account, Deed, Role, fits, may
 from streamer.security.api_keys import Rate, RateLimits
 from streamer.store.people.accounts import Accounts
+from streamer.wording.numbers import counted
 
 IDLE_SECONDS: Final = 8 * 3600.0
 """A session that nobody uses ends after so long."""
@@ -45,7 +47,8 @@ class TooMany(StreamerError):
     """Passwords were tried too often; `seconds` until the next may be."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many attempts; try again in {max(1, round(seconds / 60))} minutes")
+        minutes = math.ceil(round(seconds) / 60) or 1
+        super().__init__(f"too many attempts; try again in {counted(minutes, 'minute', 'minutes')}")
         self.seconds = seconds
 
 
@@ -136,14 +139,10 @@ class Doors:
             _Bucket(_bucket("name", name, network), OF_ONE_NAME),
             _Bucket(_bucket("name", name), OF_ANY_ADDRESS),
         )
+        bounds = (_Bucket(_bucket("address", network), OF_ONE_ADDRESS), *guesses, _Bucket("all", OF_ALL))
         with self._lock:
-            for one in (
-                _Bucket(_bucket("address", network), OF_ONE_ADDRESS),
-                *guesses,
-                _Bucket("all", OF_ALL),
-            ):
-                if (seconds := self._limits.wait(one, now=now)) > 0:
-                    raise TooMany(seconds)
+            if (seconds := self._limits.wait(*bounds, now=now)) > 0:
+                raise TooMany(seconds)
         account = self._accounts.get(name)
         known = account is not None and not account.closed
         with self._one_password:

@@ -79,7 +79,7 @@ def action_event(
     """
     settings = policy.settings
     form = settings.form
-    until = settings.at_desk_until(judged.outcome, decided_at)
+    until = settings.at_desk_until(judged.outcome, len(responses), decided_at)
     chosen = [r for r in responses if form.ships is call_text and r.id == judged.selected]
     called = [call_text(r.text) for r in chosen]
     needed, place = judged.needed, judged.best or 0

@@ -43,6 +43,7 @@ Reason = Literal[
     "no_witness",
     "empty_text",
     "not_read",
+    "too_few_alike",
     "encoder_mismatch",
     "scorer_failed",
     "no_logprob",

@@ -41,6 +41,9 @@ FieldSeverities = Annotated[
 ]
 
 
+NO_SEVERITY: Final = "severity is missing, and so are severities of fields"
+
+
 class LabelsV1(Event, frozen=True, gc=False, kw_only=True):
     """One severity. A later `labelled_at` by the same labeller replaces the label; every revision is kept."""
 
@@ -109,7 +112,7 @@ def check_label(event: LabelsV1, limits: Limits = DEFAULT_LIMITS) -> None:
     if (wrong := labeller_names.fault(labeller_names.normalised(event.labeller))) is not None:
         raise BadMessage(codes.BAD_IDENTIFIER, f"labeller {wrong}: {excerpt(event.labeller)}")
     if event.severity is None and not event.severities:
-        raise BadMessage(codes.INVALID_FIELD, "severity is missing, and so are severities of fields")
+        raise BadMessage(codes.INVALID_FIELD, NO_SEVERITY)
     if (event.signature is None) != (event.key_id is None):
         raise BadMessage(codes.INVALID_FIELD, "signature and key_id go together; one of them is missing")
     if event.signature is not None and event.key_id is not None:

@@ -39,6 +39,12 @@ SIGNALS: Final = "streamer.signals"
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
 
+SAMPLING: Final = "sampling"
+"""The key of a batch's metadata that says how its answers were sampled, and for which request; see `sampled_for`."""
+
+REQUEST_HEADER: Final = "streamer_request"
+"""The header of a record by HTTP that has the digest of the chat request whose answers it brings, in hexadecimal."""
+
 MAX_ATTEMPT = 2**31 - 1
 
 Attempt = Annotated[
@@ -388,6 +394,12 @@ def recorded_models(metadata: Mapping[str, Any] | None, ids: Iterable[str]) -> t
         return ()
     named = tuple(str(found.get(one) or "") for one in ids)
     return named if any(named) else ()
+
+
+def sampled_for(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the digest of the chat request that a batch's answers were sampled for, in hexadecimal; None: of none."""
+    found = (metadata or {}).get(SAMPLING)
+    return found.get("request") if isinstance(found, dict) else None
 
 
 def dimension_of(embedding: tuple[float, ...] | bytes) -> int:

@@ -130,7 +130,7 @@ class ThresholdsV1(_WithSettings, frozen=True, gc=False, kw_only=True):  # type:
 _reader = Reader(ThresholdsV1, SCHEMA)
 
 _AS_IN_POLICY = tuple(
-    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses", "bursts")
+    field.name for field in fields(Policy) if field.compare and field.name not in ("settings", "rule")
 )
 
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamer.calibration.threshold import ThresholdState
 from streamer.gates.audit_rate import AuditRate
@@ -106,6 +106,15 @@ def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
     return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 
+class Closing(NamedTuple):
+    """By which policy somebody, or an alarm, closed a gate: who, when and why."""
+
+    version: int
+    by: str
+    at: datetime
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """One numbered, immutable version of everything that a gate decides with; `version`: from 1,
@@ -116,8 +125,9 @@ class Policy:
     batch can get; under `Segments` state and lambda are those of every segment that has none of its
     own. `calibrated`: False until a calibration has decided for these settings; such a policy is
     `closed` and its decisions say `no_threshold`. `guarantee`: what is promised, in words; empty
-    when nothing is. `losses`, `bursts`: of the prompts that it was calibrated on, read from the
-    record; not part of the policy.
+    when nothing is. Read from the record, and not part of the policy: `losses`, `bursts`, of the
+    prompts that it was calibrated on; `closing`, where it only changed settings of a gate that
+    another policy had closed.
     """
 
     gate: str
@@ -136,6 +146,7 @@ class Policy:
     rule: Rule = INDICATOR
     losses: CalibrationLosses | None = field(default=None, compare=False, repr=False)
     bursts: Bursts | None = field(default=None, compare=False, repr=False)
+    closing: Closing | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.state == "cut") != (self.threshold is not None):

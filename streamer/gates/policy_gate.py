@@ -25,14 +25,15 @@ class Ruling:
 
     `gate`: what ships. `cut`: what this batch was cut by: its own under a transductive rule, its
     segment's under segments. `needed`: the budget that it would have shipped with; None where the
-    policy does not say. `unread`: it is held because the encoder did not read it, and too few
-    labelled prompts were unread for the same reasons. `bad_burst`: whether nothing of it ships
-    because its burst has a bad label.
+    policy does not say. `lacks_labels`: no budget lets it out, as too few labelled prompts had
+    answers like these; `unread`: the encoder did not read one of them. `bad_burst`: whether nothing
+    of it ships because its burst has a bad label.
     """
 
     gate: BatchGate
     cut: Cut
     needed: Needed | None = None
+    lacks_labels: bool = False
     unread: bool = False
     bad_burst: bool = False
 
@@ -41,7 +42,11 @@ class Ruling:
         """Why it was decided so, as an action says it of a policy in force."""
         if self.bad_burst:
             return "bad_burst"
-        return "closed" if self.cut.state == "closed" else "not_read" if self.unread else "scored"
+        if self.cut.state == "closed":
+            return "closed"
+        if not self.lacks_labels:
+            return "scored"
+        return "not_read" if self.unread else "too_few_alike"
 
 
 def unit_row(
@@ -146,7 +151,9 @@ class PolicyGate:
         if isinstance(self.rule, Full) and cut.state == "full":
             return self._by_signals(self.rule, scores, blank, segment, row, needed, prompt)
         if row is not None and 1 in unread(row):  # no threshold of scores has seen its like
-            return Ruling(self._cut_by(Cut("closed", None), scores, blank), cut, unread=True)
+            return Ruling(
+                self._cut_by(Cut("closed", None), scores, blank), cut, lacks_labels=True, unread=True
+            )
         if isinstance(self.rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
         by_score = self._cut_by(cut, scores, blank)
@@ -192,7 +199,8 @@ class PolicyGate:
             gate,
             self.cut,
             needed,
-            unread=needed is not None and needed.share >= 1 and row is not None and 1 in unread(row),
+            lacks_labels=needed is not None and needed.share >= 1,
+            unread=row is not None and 1 in unread(row),
         )
 
     def _by_chance(

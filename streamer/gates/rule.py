@@ -197,7 +197,7 @@ class Full:
     segment; None: all prompts count. `pooled`: all prompts serve a segment that has none of its
     own; else nothing of it ships. Nothing ships whose score is at most `ship_above`, in [0, 1]; 0:
     no score holds. `least_alike`: prompts that must have been unread for the same reasons as a
-    batch that the encoder did not read. `prompts`: those of each fit, read from the record; without
+    batch that the encoder did not read; see `unfamiliar`. `prompts`: those of each fit, read from the record; without
     them nothing can be decided. Not part of the rule.
     """
 

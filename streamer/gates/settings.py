@@ -276,13 +276,13 @@ class GateSettings(Declared):
         floor = -math.inf if self.label_floor is None else self.label_floor
         return max(floor, first_wrong(labelled)) if self.until_wrong else floor
 
-    def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
-        """Until when a batch with this outcome waits for a person; None where nobody is waited for.
+    def at_desk_until(self, outcome: str, answers: int, decided_at: datetime) -> datetime | None:
+        """Until when a batch of n answers or claims with this outcome waits for a person; None where nobody is waited for.
 
-        Nobody waits for what a gate in shadow mode holds, nor for a batch that shipped in part,
+        Nobody waits for what a gate in shadow mode holds, nor for a batch without an answer, nor for one that shipped in part,
         unless claims may be put back into its answer.
         """
-        seconds = self.desk_deadline_seconds
+        seconds = self.desk_deadline_seconds if answers else None
         waits = outcome == "escalate" or (outcome == "mixed" and self.unit == "claim")
         if seconds is None or not waits or self.mode != "enforce":
             return None

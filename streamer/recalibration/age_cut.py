@@ -84,6 +84,22 @@ class AgeCut(Recorded):
             f"{min(self.draws, self.window or self.draws)} prompts"
         )
 
+    def newer_labels(self) -> str | None:
+        """Say how many labels are of draws that are too young, and until when these wait; None: there are none."""
+        if not self.unused_labelled:
+            return None
+        few = (
+            "1 label of a newer draw is"
+            if self.unused_labelled == 1
+            else f"{self.unused_labelled} labels of newer draws are"
+        )
+        until = (
+            f"it is {span(self.seconds)} old"
+            if self.because == "label deadline"
+            else "the older ones are labelled"
+        )
+        return f"{few} not read until {until}"
+
     def said(self, missing: int, gate: str) -> str | None:
         """Say which labels are not used yet, how many older ones count as wrong, and what would help; None: nothing to say."""
         parts = []

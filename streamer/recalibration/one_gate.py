@@ -158,9 +158,10 @@ def recalibrate_by_hand(
         run = replace(_calibrate(read, gate, before, clock=clock), note=note)
     if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
+        newer = None if run.age_cut is None else run.age_cut.newer_labels()
         raise NothingToCalibrate(
-            f"none of the {run.drawn} drawn {run.items} of gate {gate.gate!r} that a run reads has a label; label some first: "
-            f"`streamer label queue --gate {gate.gate}` lists them"
+            f"none of the {run.drawn} drawn {run.items} of gate {gate.gate!r} that a run reads has a label; "
+            f"{newer or 'label some first'}: `streamer label queue --gate {gate.gate}` lists them"
         )
     after = proposed = None
     if propose and not dry_run:

@@ -15,7 +15,8 @@ from streamer.errors import Unavailable, UsageError
 
 May = Literal["decide", "label", "read"]
 MAY: tuple[May, ...] = get_args(May)
-"""`decide`: ask for decisions. `label`: send severities. `read`: look at recorded decisions and at the gate."""
+"""`decide`: ask for decisions, and what became of a batch by its id. `label`: send severities. `read`: look at the gate and at
+recorded decisions, with who decided at the desk."""
 
 TOKEN = re.compile(r"streamer_([0-9a-f]{12})_[0-9a-f]{64}")
 """A token: the prefix and the form are there for scanners of secrets; the first part is the key's id."""
@@ -145,20 +146,23 @@ class RateLimits:
     def __init__(self) -> None:
         self._buckets: dict[str, tuple[float, float]] = {}  # by key: the level, and when it was so high
 
-    def wait(self, key: Limited, *, now: float) -> float:
-        """Return 0 and count a request that may pass; otherwise the seconds until one may, and count nothing.
+    def wait(self, *keys: Limited, now: float) -> float:
+        """Return 0 and count a request that may pass all of these; otherwise the seconds until it may, and count nothing.
 
         `now` : seconds, from any start; a clock that goes back refills nothing.
         """
-        if key.rate is None:
-            return 0.0
-        most, a_second = float(key.rate.requests), key.rate.requests / key.rate.seconds
-        level, then = self._buckets.get(key.id, (most, now))
-        level = min(level + max(now - then, 0.0) * a_second, most)
-        if level < 1:
-            return (1 - level) / a_second
-        self._buckets[key.id] = (level - 1, max(now, then))
-        return 0.0
+        longest, counted = 0.0, {}
+        for key in keys:
+            if key.rate is None:
+                continue
+            most, a_second = float(key.rate.requests), key.rate.requests / key.rate.seconds
+            level, then = self._buckets.get(key.id, (most, now))
+            level = min(level + max(now - then, 0.0) * a_second, most)
+            longest = max(longest, (1 - level) / a_second)
+            counted[key.id] = (level - 1, max(now, then))
+        if longest == 0:
+            self._buckets |= counted
+        return longest
 
     def forget(self, identity: str) -> None:
         """Fill a bucket again."""

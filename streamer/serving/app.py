@@ -17,6 +17,7 @@ from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.security.api_keys import May
 from streamer.serving import bodies, requests
+from streamer.serving.authorize import SEEING
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
@@ -36,19 +37,19 @@ class OfGates(Answering):
         """Make the routes."""
         of = "/v1/gates/{gate}"
         return [
-            Route(f"{of}/decisions", self._allowed("decide", self._decide), methods=["POST"]),
+            Route(f"{of}/decisions", self._allowed(self._decide, "decide"), methods=["POST"]),
             Route(
-                f"{of}/decisions/{{batch_id:path}}", self._allowed("read", self._decision), methods=["GET"]
+                f"{of}/decisions/{{batch_id:path}}", self._allowed(self._decision, *SEEING), methods=["GET"]
             ),
-            Route(f"{of}/desk/{{batch_id:path}}", self._allowed("read", self._at_desk), methods=["GET"]),
-            Route(f"{of}/labels", self._allowed("label", self._label), methods=["POST"]),
-            Route(of, self._allowed("read", self._show), methods=["GET"]),
+            Route(f"{of}/desk/{{batch_id:path}}", self._allowed(self._at_desk, *SEEING), methods=["GET"]),
+            Route(f"{of}/labels", self._allowed(self._label, "label"), methods=["POST"]),
+            Route(of, self._allowed(self._show, "read"), methods=["GET"]),
         ]
 
-    def _allowed(self, may: May, handle: Callable[[Request, str], Awaitable[Response]]) -> Any:
+    def _allowed(self, handle: Callable[[Request, str], Awaitable[Response]], *may: May) -> Any:
         async def answer(request: Request) -> Response:
             gate = request.path_params["gate"]
-            await self.authorize(request, gate, may)
+            await self.authorize(request, gate, *may)
             return await handle(request, gate)
 
         return answer
@@ -59,7 +60,7 @@ class OfGates(Answering):
         raw = await self.body(request, until)
         try:
             batch = bodies.batch(
-                raw, gate=gate, idempotency_key=requests.idempotency_key(request), limits=self.limits
+                raw, gate=gate, idempotency_key=self.idempotency_key(request), limits=self.limits
             )
         except BadMessage as bad:
             await self.request_log.refuse(raw, bad, until, timestamp_ms=requests.milliseconds(now))
@@ -88,21 +89,24 @@ class OfGates(Answering):
             raise not_at_desk(key)
         if state.outcome is None:
             return Response(told(key, state), 202, headers=RETRY_AFTER, media_type="application/json")
-        return requests.as_json(
-            told(key, state), requests.receipt(await self.releases.receipt(state.outcome))
-        )
+        # A key that may decide need not know who.
+        said = told(key, state, by=self.authorize.may(request, gate, "read"))
+        return requests.as_json(said, requests.receipt(await self.releases.receipt(state.outcome)))
 
     async def _label(self, request: Request, gate: str) -> Response:
         until, now = self.deadline(request)
         raw = await self.body(request, until)
+        kind = (await self.request_log.policy(gate)).settings.severity_kind
         try:
-            severities = bodies.severities(raw, gate=gate, limits=self.limits, now=now)
+            severities = bodies.severities(raw, gate=gate, kind=kind, limits=self.limits, now=now)
         except BadMessage as bad:
             await self.request_log.refuse(
                 raw, bad, until, timestamp_ms=requests.milliseconds(now), labels=True
             )
             raise
-        taken = await self.request_log.label(gate, severities, until, timestamp_ms=requests.milliseconds(now))
+        taken = await self.request_log.label(
+            severities, until, kind=kind, timestamp_ms=requests.milliseconds(now)
+        )
         told = {name: number for name, number in taken._asdict().items() if number or name == "recorded"}
         return requests.as_json(msgspec.json.encode(told))
 

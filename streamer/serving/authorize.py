@@ -13,7 +13,8 @@ from streamer.serving.problems import Problem, unavailable
 from streamer.web.guard import answers_to
 from streamer_client.loopback import is_loopback
 
-_SEEING: Final[tuple[May, ...]] = ("decide", "read")
+SEEING: Final[tuple[May, ...]] = ("decide", "read")
+"""Who may see what became of a batch whose id they name: whoever may have it decided, or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +34,23 @@ class Authorize:
     clock: Callable[[], datetime]
     monotonic: Callable[[], float]
 
-    async def __call__(self, request: Request, gate: str, may: May, /) -> None:
-        """Raise `Problem` where the request is refused."""
+    async def __call__(self, request: Request, gate: str, /, *may: May) -> None:
+        """Raise `Problem` where the request is refused: its key needs to allow one of these."""
         key = self.enter(request)
         if key is None:
             return
-        if not allows(key, gate, may):
-            raise Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
+        if not any(allows(key, gate, one) for one in may):
+            raise Problem(403, "not_allowed", f"key {key.id} may not {' or '.join(may)} at gate {gate!r}")
         seconds = self.rates.wait(key, now=self.monotonic())
         if seconds > 0:
             raise Problem(
                 429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
             )
 
-    def sees(self, request: Request, gate: str, /) -> bool:
-        """Whether a request that may enter may have something decided by this gate, or read it."""
+    def may(self, request: Request, gate: str, /, *may: May) -> bool:
+        """Whether a request that may enter may do one of these at this gate."""
         key = self.enter(request)
-        return key is None or any(allows(key, gate, may) for may in _SEEING)
+        return key is None or any(allows(key, gate, one) for one in may)
 
     def enter(self, request: Request, /) -> ApiKey | None:
         """The key that was sent; None where none is needed. Raises `Problem` for a request that is refused whatever it is for."""

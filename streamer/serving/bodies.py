@@ -13,13 +13,16 @@ from streamer.errors import BadMessage
 from streamer.events import codes, labels, responses
 from streamer.events.cloudevents import rfc3339
 from streamer.events.codec import malformed
-from streamer.events.json_structure import too_deep
+from streamer.events.excerpts import one_line
+from streamer.events.json_structure import check_structure, too_deep
 from streamer.events.labels import LabelsV1
 from streamer.events.limits import Limits
 from streamer.events.responses import ResponsesV1
 
 MOST_LABELS: Final = 1000
 """In one request."""
+_MOST_FAULTS: Final = 10
+"""Labels whose faults one refusal names."""
 
 
 class _Given(msgspec.Struct):
@@ -62,14 +65,14 @@ def batch(raw: bytes, *, gate: str, idempotency_key: str | None, limits: Limits)
     """Read a batch; answers that are texts get their places for ids, from 0. Raises `BadMessage` with a code of `codes`."""
     given = {"schema": responses.SCHEMA, "gate": gate, "batch_id": idempotency_key or str(uuid.uuid4())}
     same = {"gate": gate} | ({} if idempotency_key is None else {"batch_id": idempotency_key})
-    value = _completed(_with_ids(raw), given, same)
+    value = _completed(_with_ids(raw, limits), given, same)
     return BatchBody(responses.decode_responses(value, limits), value)
 
 
-def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[SeverityBody]:
-    """Read one severity or an array of them. Raises `BadMessage`; one of an array is named by its place."""
+def severities(raw: bytes, *, gate: str, kind: str, limits: Limits, now: datetime) -> list[SeverityBody]:
+    """Read one severity or an array of them; `kind` : the gate's. Raises `BadMessage`, which names those of an array by their places."""
     if not raw.lstrip().startswith(b"["):
-        return [_severity(raw, gate, limits, now)]
+        return [_severity(raw, gate, kind, limits, now)]
     try:
         items = _items.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -78,16 +81,23 @@ def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[
         raise too_deep(limits.max_depth) from None
     if len(items) > MOST_LABELS:
         raise BadMessage(codes.INVALID_FIELD, f"{len(items)} labels, at most {MOST_LABELS} are taken at once")
-    read = []
+    read: list[SeverityBody] = []
+    faults: list[BadMessage] = []
     for place, item in enumerate(items):
         try:
-            read.append(_severity(bytes(item), gate, limits, now))
+            read.append(_severity(bytes(item), gate, kind, limits, now))
         except BadMessage as bad:
-            raise BadMessage(bad.code, f"label {place}: {bad.detail}") from None
+            faults.append(BadMessage(bad.code, f"label {place}: {bad.detail}"))
+    if faults:
+        more = len(faults) - _MOST_FAULTS
+        told = [one.detail for one in faults[:_MOST_FAULTS]] + (
+            [f"and {more} more labels"] if more > 0 else []
+        )
+        raise BadMessage(faults[0].code, "; ".join(told))
     return read
 
 
-def _with_ids(raw: bytes) -> bytes:
+def _with_ids(raw: bytes, limits: Limits) -> bytes:
     try:
         texts = _texts.decode(raw).responses
         whole = msgspec.json.decode(raw)
@@ -96,14 +106,40 @@ def _with_ids(raw: bytes) -> bytes:
             mixed = "answers are all texts, or all objects with id and text"
             raise BadMessage(codes.INVALID_FIELD, f"{error}; {mixed}") from None
         return raw  # answers with ids, or something that the decoder refuses
+    check_structure(raw, limits.max_depth)  # of a key twice one is left in what is written below
     whole["responses"] = [{"id": str(place), "text": text} for place, text in enumerate(texts)]
     return msgspec.json.encode(whole)
 
 
-def _severity(raw: bytes, gate: str, limits: Limits, now: datetime) -> SeverityBody:
+def _severity(raw: bytes, gate: str, kind: str, limits: Limits, now: datetime) -> SeverityBody:
     given = {"schema": labels.SCHEMA, "gate": gate, "labelled_at": rfc3339(now)}
     value = _completed(raw, given, {"gate": gate})
-    return SeverityBody(labels.decode_label(value, limits), value)
+    try:
+        return SeverityBody(labels.decode_label(value, limits), value)
+    except BadMessage as bad:
+        every = _faults(value, kind) if bad.code == codes.INVALID_FIELD else ""
+        raise BadMessage(bad.code, every or bad.detail) from None
+
+
+def _faults(value: bytes, kind: str) -> str:
+    """All that is wrong with the members of a label, of which a decoder tells the first alone; nothing, where it is more than one member."""
+    faults = []
+    try:
+        given = msgspec.json.decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    for one in msgspec.structs.fields(LabelsV1):
+        if one.name in given:
+            try:
+                msgspec.convert(given[one.name], one.type)
+            except msgspec.ValidationError as error:
+                faults.append(f"{one.name}: {one_line(str(error))}")
+        elif one.required:
+            its = f" (this gate's is {kind!r})" if one.name == "kind" else ""
+            faults.append(f"{one.name} is missing{its}")
+    if given.get("severity") is None and not given.get("severities"):
+        faults.append(labels.NO_SEVERITY)
+    return "; ".join(faults)
 
 
 def _completed(raw: bytes, given: Mapping[str, str], same: Mapping[str, str]) -> bytes:

@@ -141,15 +141,14 @@ class RequestLog:
         return found
 
     async def label(
-        self, gate: str, severities: Sequence[SeverityBody], deadline: Deadline, *, timestamp_ms: int
+        self, severities: Sequence[SeverityBody], deadline: Deadline, *, kind: str, timestamp_ms: int
     ) -> TakenLabels:
-        """Record severities of one gate, all or, when the database does not answer in time, perhaps some: a repeat is safe.
+        """Record severities of one gate, whose kind is `kind`, all or, when the database does not answer in time, perhaps some: a repeat is safe.
 
         Raises `Problem` when they cannot be recorded, or not in time.
         """
         if not severities:
             return TakenLabels(0, 0, 0)
-        kind = (await self.policy(gate)).settings.severity_kind
         self._admit(self.side, len(severities))
         *_, here = self.partitions
         asked = {

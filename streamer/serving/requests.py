@@ -9,6 +9,9 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from streamer.errors import BadMessage
+from streamer.events import codes
+from streamer.events.identifiers import check_identifier
 from streamer.events.limits import Limits
 from streamer.events.receipts import HTTP_HEADER
 from streamer.journal import Headers
@@ -59,6 +62,18 @@ class Answering:
             raise refused("too_large", f"the body is larger than {most} bytes")
         return found
 
+    def idempotency_key(self, request: Request) -> str | None:
+        """Return the header as it was meant: UTF-8, and with quotes a string of RFC 8941. Raises `BadMessage`."""
+        given, name = request.headers.get("idempotency-key"), "the header Idempotency-Key"
+        if given is None:
+            return None
+        try:
+            key = given.encode("latin-1").decode().removeprefix('"').removesuffix('"')
+        except UnicodeDecodeError:
+            raise BadMessage(codes.BAD_IDENTIFIER, f"{name} is not UTF-8") from None
+        check_identifier(name, key, self.limits.max_identifier)
+        return key
+
 
 def wanted(request: Request) -> float | None:
     """Return how many seconds a request asks for; None: it does not say. Raises `Problem`."""
@@ -73,12 +88,6 @@ def milliseconds(moment: datetime) -> int:
 def as_json(content: bytes, headers: dict[str, str] | None = None) -> Response:
     """Return an answer of JSON."""
     return Response(content, headers=headers, media_type="application/json")
-
-
-def idempotency_key(request: Request) -> str | None:
-    """Return the header as it was meant: with quotes it is a string of RFC 8941."""
-    key = request.headers.get("idempotency-key")
-    return None if key is None else key.removeprefix('"').removesuffix('"')
 
 
 def trace(request: Request) -> Headers:

@@ -245,10 +245,10 @@ class UpstreamSettings(Group):
     tools: Literal["refuse", "judge", "pass-through"] = setting(
         "refuse",
         "What becomes of requests with tools: they get 400; a call is judged as an answer is; or calls go out "
-        "unjudged, which is on record, and texts are judged.",
+        "unjudged, in shadow mode too, which is on record, and texts are judged.",
     )
     resample: int = setting(
-        2, "Most answers that are sampled in place of those that do not parse.", ge=0, le=256
+        2, "Most answers that are sampled in place of those of another form than was asked for.", ge=0, le=256
     )
     cached: Literal["hold", "accept"] = setting(
         "hold",
@@ -257,7 +257,8 @@ class UpstreamSettings(Group):
     )
     in_shadow: Literal["hold", "first"] = setting(
         "hold",
-        "What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",
+        "What a gate in shadow mode answers where no call passes through: the hold message, or the first answer, which no "
+        "gate has judged.",
     )
     then: str | None = setting(
         None,

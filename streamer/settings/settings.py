@@ -30,7 +30,7 @@ from streamer.settings.models import (
     UpstreamSettings,
     setting,
 )
-from streamer.settings.sources import AS_WRITTEN, property_name, setting_sources
+from streamer.settings.sources import AS_WRITTEN, entry_type, property_name, setting_sources
 
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -377,9 +377,13 @@ def load_settings(**overrides: Any) -> Settings:
             origins |= source().get("origins", {})
         lines = []
         for problem in error.errors(include_input=False, include_url=False, include_context=False):
-            setting = ".".join(str(part) for part in problem["loc"])
-            place = origins.get(setting) or origins.get(str(problem["loc"][0]) if problem["loc"] else "")
-            lines.append(f"{setting}{f' ({place})' if place else ''}: {problem['msg']}")
+            loc, fault = problem["loc"], problem["msg"]
+            setting = ".".join(str(part) for part in loc)
+            table = entry_type(Settings.model_fields[str(loc[0])]) if len(loc) == 3 else None
+            if problem["type"] == "extra_forbidden" and table is not None:
+                fault = f"there is no such setting; known are {', '.join(table.model_fields)}"
+            place = origins.get(setting) or origins.get(str(loc[0]) if loc else "")
+            lines.append(f"{setting}{f' ({place})' if place else ''}: {fault}")
         raise UsageError(
             "the settings are invalid: " + "; ".join(lines) + ". See `streamer config show --help`"
         ) from None

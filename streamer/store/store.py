@@ -117,7 +117,7 @@ class Store(Part):
         """The rows that chains cover."""
         from streamer.store.audit.chained_rows import ChainedRows
 
-        return ChainedRows(self._database)
+        return ChainedRows(self._database, self._shared.read)
 
     def under(self, lease: ProcessLease) -> Store:
         """The same store for the holder of this lease: each transaction that writes raises `LeaseLost` once it is lost.

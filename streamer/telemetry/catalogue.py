@@ -224,7 +224,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("overdue_labels", "gate", "recalibrator",
         "Of these the drawn ones whose label was missing at the deadline; each widens the interval."),
     _gauge("late_labels", "gate", "recalibrator",
-        "Labels that came after their decision was read, ever; they are left out."),
+        "Labels that came, or changed, after their decision was read, ever; they are left out."),
     _gauge("risk_read_through_timestamp_seconds", "gate", "recalibrator",
         "Every decision before this moment has been read (Unix time); it stops where a drawn decision waits for its label."),
     _gauge("budget_used_ratio", "gate", "recalibrator",

@@ -76,16 +76,18 @@ def upstreams(
                 f"the upstream of gate {gate!r} samples {one.answers} answers, and events.max_responses allows "
                 f"{settings.events.max_responses}"
             )
-        found[gate] = Upstream(
-            **one.model_dump(exclude=_NAMED_OTHERWISE),
-            api_key=""
-            if one.key_variable is None or not with_keys
-            else _key(gate, one.key_variable, environment),
-            token_limit_name=one.limit_parameter,
-            timeout=one.timeout_seconds,
-            price=Price.of(one.price_per_million_input, one.price_per_million_output),
-            allow_plaintext=settings.insecure,
-        )
+        key = _key(gate, one.key_variable, environment) if one.key_variable and with_keys else ""
+        try:
+            found[gate] = Upstream(
+                **one.model_dump(exclude=_NAMED_OTHERWISE),
+                api_key=key,
+                token_limit_name=one.limit_parameter,
+                timeout=one.timeout_seconds,
+                price=Price.of(one.price_per_million_input, one.price_per_million_output),
+                allow_plaintext=settings.insecure,
+            )
+        except UsageError as error:
+            raise UsageError(f"[upstreams.{gate}]: {error}") from None
     check_rungs(found, max_responses=settings.events.max_responses)
     return found
 

@@ -168,18 +168,21 @@ def selection_text(
     return None
 
 
-def why_text(policy: Policy) -> str:
+def why_text(by: str, reason: str) -> str:
     """Say why a policy was made; of one that an alarm made, which alarm: its alert says the rest."""
-    return policy.reason.partition(": ")[0] if policy.created_by in (MONITOR, WARNING) else policy.reason
+    return reason.partition(": ")[0] if by in (MONITOR, WARNING) else reason
 
 
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
+    to_calibrate = "not calibrated for these settings; see `streamer recalibrate`"
+    if (one := policy.closing) is not None:
+        why = why_text(one.by, one.reason).rstrip(".")
+        also = "" if policy.calibrated else f"; {to_calibrate}"
+        return f"closed, holds everything since policy {one.version}, by {who(one.by)}: {why}{also}{shadow}"
     if not policy.calibrated:
-        return (
-            f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"
-        )
+        return f"closed, holds everything: {to_calibrate}{shadow}"
     if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
         return (
             f"closed, holds everything: no segment by {policy.rule.key!r} has enough labels to keep the budget "
@@ -192,7 +195,8 @@ def status_text(policy: Policy) -> str:
         )
     if policy.state == "closed":
         if policy.calibration_run is None:
-            return f"closed, holds everything: {why_text(policy).rstrip('.')}{shadow}"
+            why = why_text(policy.created_by, policy.reason)
+            return f"closed, holds everything: {why.rstrip('.')}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
             f"{percent(policy.settings.alpha)} on the present labels; more labels or a larger budget open it{shadow}"
@@ -264,12 +268,12 @@ def needed_text(needed: Needed, *, alpha: float, attempts: int = 1) -> str:
     """
     others, k = needed.count - 1, allowed(alpha, needed.groups, attempts=attempts)
     were = "was wrong and looked" if others == 1 else "were wrong and looked"
+    labelled = counted(needed.groups, "labelled prompt", "labelled prompts")
+    if needed.share >= 1:
+        return f"of {labelled} too few had answers like these, or all {were} at least this good"
     budget = percent(alpha) if attempts == 1 else f"{percent(alpha)} for {attempts} attempts"
     room = f"{k - 1} besides it" if k else "none, not even it"
-    return (
-        f"{others:g} of {counted(needed.groups, 'labelled prompt', 'labelled prompts')} {were} at least this good; the budget of "
-        f"{budget} allows {room}"
-    )
+    return f"{others:g} of {labelled} {were} at least this good; the budget of {budget} allows {room}"
 
 
 def smallest_budget(needed: Needed, *, attempts: int = 1) -> str:

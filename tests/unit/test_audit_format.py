@@ -140,7 +140,7 @@ def _desk(given: dict[str, Any]) -> dict[str, Any]:
         hold_action="escalate",
         desk_deadline_seconds=given["desk_deadline_seconds"],
     )
-    until = settings.at_desk_until("escalate", datetime.fromisoformat(given["decided_at"]))
+    until = settings.at_desk_until("escalate", 1, datetime.fromisoformat(given["decided_at"]))
     return given | {
         "id": desk_id(BatchKey(*given["batch"])),
         "text_mac": text_mac(bytes.fromhex(given["salt"]), given["text"]).hex(),

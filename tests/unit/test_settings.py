@@ -186,6 +186,10 @@ def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch):
         ("[http]\nport = 70000\n", r"http.port \(streamer.toml \[http\]\)"),
         ("a = " + "[" * 5000, "nested too deeply"),
         ("kafka = [1, 2]\n", r"kafka is a group of settings: write \[kafka\]"),
+        (
+            "[upstreams.bot]\nbase_url = 'https://a/v1'\nmodel = 'm'\nansers = 3\n",
+            r"upstreams\.bot\.ansers \(streamer\.toml\): there is no such setting; known are base_url, model, .*answers,",
+        ),
         ("[kafka]\npartitions = 2147483648\n", "kafka.partitions"),
         ("[kafka]\nreplication_factor = 32768\n", "kafka.replication_factor"),
         (f"[kafka]\ntopic_prefix = '{'a' * 201}'\n", "kafka.topic_prefix"),

@@ -9,7 +9,7 @@ import { decide, isBlank, judgedText, roundSix, segmentOf, unread } from "./rule
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
 const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/u;
-const OF_SCORED = ["scored", "closed", "early_warning", "bad_burst"]; // reasons of batches that have scores; `no_threshold` is one of either
+const OF_SCORED = ["scored", "closed", "early_warning", "bad_burst", "too_few_alike"]; // reasons of batches that have scores; `no_threshold` is one of either
 
 /** Which code points of a text that ships go out, where these are not all; as the event says it, where texts are erased. */
 function spanOf(text, said, settings) {
@@ -403,8 +403,10 @@ function tell(derived, facts, hold, row, fault) {
   const all = derived.shipped.every(Boolean) || derived.selected !== null;
   const outcome = all ? "ship" : derived.shipped.includes(true) ? "mixed" : hold;
   const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
-  const never = derived.cut.state !== "full" || (facts.budget !== undefined && facts.budget[0] > facts.budget[1]);
-  const held = derived.badBurst ? "bad_burst" : never && unread(facts.signals).includes("1") ? "not_read" : "scored";
+  const full = derived.cut.state === "full";
+  const [count, groups] = facts.budget ?? [];
+  const unlike = unread(facts.signals).includes("1") ? "not_read" : full ? "too_few_alike" : "scored";
+  const held = derived.badBurst ? "bad_burst" : full && !(count > groups) ? "scored" : unlike;
   const closed = row.created_by === "early-warning" && isClosing(row) ? "early_warning" : "closed";
   const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? closed : held;
   const actions = derived.shipped.map((one) => (one ? "ship" : hold));

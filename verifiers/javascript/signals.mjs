@@ -8,7 +8,7 @@ import { limitsOf, roundSix, unread } from "./rules.mjs";
 export const RIDGE = 100;
 const INTERCEPT_RIDGE = 1e-6;
 const TIE = 1e-9;
-const [LEAST_PROMPTS, MOST_PROMPTS, MOST_SEGMENTS] = [40, 5000, 500];
+const [LEAST_PROMPTS, MOST_PROMPTS, MOST_SEGMENTS, LEAST_READ] = [40, 5000, 500, 20];
 
 /** The largest count that ships, floor(alpha (G + 1) / R), in whole numbers of alpha as it is written. */
 export function allowed(alpha, groups, attempts) {
@@ -48,12 +48,10 @@ function inverse(matrix) {
 export class Fit {
   #bad = new Map([[null, []]]);
 
-  #unread = new Map(); // how many prompts for each set of reasons
-
   /** `prompts` : { signals, bad, segment } each. */
   constructor(prompts) {
     const rows = prompts.map(({ signals }) => rowOf(signals));
-    for (const { signals } of prompts) this.#unread.set(unread(signals), (this.#unread.get(unread(signals)) ?? 0) + 1);
+    this.kinds = prompts.map(({ signals }) => unread(signals));
     const columns = Array.from(rows[0], (_, j) => Float64Array.from(rows, (row) => row[j]));
     const gram = columns.map((one, i) => columns.map((other, j) => dot(one, other) + (i !== j ? 0 : i ? RIDGE : INTERCEPT_RIDGE)));
     this.inverse = inverse(gram);
@@ -68,9 +66,10 @@ export class Fit {
     }
   }
 
-  /** Whether the encoder did not read a batch, and fewer prompts than `least` for the same reasons. */
+  /** Whether too few prompts were read as a batch was, or unread for the same reasons. */
   unfamiliar(signals, least) {
-    return unread(signals).includes("1") && (this.#unread.get(unread(signals)) ?? 0) < least;
+    const own = unread(signals);
+    return this.kinds.filter((one) => one === own).length < (Number(own) ? least : Math.min(least, LEAST_READ));
   }
 
   /** 1 and how many bad prompts, of a segment or (null) of all, score at least as high as a new one that is supposed bad. */

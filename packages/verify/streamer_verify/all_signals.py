@@ -21,6 +21,9 @@ RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
 
+LEAST_READ = 20
+"""Prompts that must have been read for a batch that was, where a gate asks for no fewer of what was not."""
+
 RULES = ("cut", "unread", "twin")
 """Why an encoder does not read an answer, in the order of a row of signals."""
 
@@ -80,9 +83,9 @@ class Fit:
                 self._bad.setdefault(segment, []).append(one)
 
     def unfamiliar(self, signals: bytes, least: int) -> bool:
-        """Report whether the encoder did not read a batch, and fewer prompts than `least` for the same reasons."""
+        """Report whether too few prompts were read as a batch was, or unread for the same reasons."""
         reasons = reasons_unread(row_of(signals))
-        return 1 in reasons and self._unread[reasons] < least
+        return self._unread[reasons] < (least if 1 in reasons else min(least, LEAST_READ))
 
     def count(self, signals: bytes, segment: str | None) -> int:
         """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""

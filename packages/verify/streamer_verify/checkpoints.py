@@ -156,6 +156,7 @@ class Checkpoints:
             self._signed.setdefault(seen[0], []).append((seen[1], place, False, ""))
             self._remembered = seen[0], None
         if not self._signed:
+            self.notes.pop("outside", None)  # none was taken from anywhere
             self.notes["checkpoints"] = (
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
             )

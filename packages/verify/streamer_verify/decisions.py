@@ -375,7 +375,7 @@ class Decisions(Control):
         shipped: list[bool] | None
         if not decision.scored:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed", "early_warning", "bad_burst"):
+            if facts["reason"] in ("scored", "closed", "early_warning", "bad_burst", "too_few_alike"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
             if facts["reason"] == "not_read" and "not_read" not in facts:
                 self.fault("action", place, "it was held as not read, and names no answer")
@@ -422,6 +422,8 @@ class Decisions(Control):
                 cut[0] != "full" or never_enough(facts.get("budget"))
             ):
                 reason = "not_read"
+            elif cut[0] == "full" and never_enough(facts.get("budget")):
+                reason = "too_few_alike"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
                 self.fault("action", place, "the batch's own threshold does not follow from its policy")
         self.counts["actions derived again"] += 1

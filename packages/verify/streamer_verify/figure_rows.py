@@ -14,7 +14,7 @@ from typing import Any
 
 from streamer_verify.forms import wrong_form
 from streamer_verify.logs import read_note
-from streamer_verify.values import EPOCH, canonical_value, sha256, sizes_of
+from streamer_verify.values import EPOCH, HTTP_LOG, canonical_value, sha256, sizes_of
 
 
 class Rows:
@@ -234,9 +234,8 @@ class FigureRows:
                     raise ValueError(f"decisions of the period were given out: give --segment {file}")
                 continue
             if line["kind"] == "label":
-                self._label(
-                    tuple(facts["response"]), facts, line, "topic", chain, signed="signature" in facts
-                )
+                source = HTTP_LOG if chain[0] == HTTP_LOG else "topic"
+                self._label(tuple(facts["response"]), facts, line, source, chain, signed="signature" in facts)
             elif line["kind"] == "decision":
                 self._decision(line, facts, chain)
             elif self._inside(line["recorded_at"]):

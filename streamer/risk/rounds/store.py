@@ -125,7 +125,7 @@ class WatchStore(Protocol):
         """The decisions that a calibration run read, in order, without severities."""
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
-        """How many labels with numbers above `after` and up to `until` are of responses that a decision up to `read` needed."""
+        """How many labels with numbers above `after` and up to `until` are of responses that a decision up to `read` needed, and say what the labeller had not said before."""
 
     def write(self, before: GateWatch, written: Written) -> bool:
         """Write a round in one transaction; returns False, and writes nothing, when another was faster."""

@@ -15,8 +15,8 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.claims.answer import LEFT_OUT, assembled, left_out, parts, places
 from streamer.scoring.judged import WHOLE, call_text, form
 from streamer.serving.chat.counter import Completed
+from streamer.serving.chat.forms import CALLED, Call, calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
-from streamer.serving.chat.sampler import CALLED, Call, calls_of
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.releases import disputed
 from streamer.store.desk.rows import DeskState
@@ -101,7 +101,8 @@ def answer(
         "x-streamer-ignored": ", ".join(told["ignored"]),
         "idempotent-replayed": "true" if done.again else "",
     }
-    headers = {name: value for name, value in headers.items() if value}
+    # Starlette writes headers in Latin-1, and a batch id is any text.
+    headers = {name: value.encode().decode("latin-1") for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
     if shown is not None:

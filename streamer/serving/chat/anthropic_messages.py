@@ -27,18 +27,18 @@ def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:
     chat["messages"] = [*before, *((where, one) for where, said in places for one in _messages(said, where))]
     if isinstance(tools := chat.get("tools"), list):
         chat["tools"] = [_tool(one) for one in tools]
-    match chat.pop("tool_choice", None):
+    match choice := chat.get("tool_choice"):
         case {"type": "tool", "name": name}:
             chat["tool_choice"] = {"type": "function", "function": {"name": name}}
         case {"type": str(kind)}:
             chat["tool_choice"] = _CHOICES.get(kind, kind)
-    match chat.pop("output_config", None), chat.pop("output_format", None):
-        case ({"format": {"type": "json_schema", "schema": schema}}, _) | (
-            _,
-            {"type": "json_schema", "schema": schema},
-        ):
-            form = {"name": "answer", "schema": schema}
-            chat["response_format"] = {"type": "json_schema", "json_schema": form}
+    if isinstance(choice, dict) and choice.get("disable_parallel_tool_use"):
+        chat["parallel_tool_calls"] = False
+    config, form = chat.pop("output_config", None), chat.pop("output_format", None)
+    match asked := (isinstance(config, dict) and config.get("format")) or form:
+        case {"type": "json_schema", "schema": schema}:
+            asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    chat["response_format"] = asked
     return chat
 
 
@@ -133,6 +133,6 @@ def _text(block: object, where: str) -> str:
 def _tool(tool: Any) -> Any:
     match tool:
         case {"name": name, "input_schema": schema} if tool.get("type", "custom") == "custom":
-            about = {"description": tool["description"]} if tool.get("description") else {}
+            about = {one: tool[one] for one in ("description", "strict") if tool.get(one)}
             return {"type": "function", "function": {"name": name, **about, "parameters": schema}}
     return tool

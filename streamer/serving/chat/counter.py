@@ -24,7 +24,7 @@ from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.deadline import Deadline
-from streamer.serving.problems import Problem, overloaded, refused, unavailable
+from streamer.serving.problems import overloaded, refused, unavailable
 from streamer.serving.request_log import RequestLog
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
@@ -187,14 +187,10 @@ class ChatCounter:
                     earlier=taken,
                 )
         batch = _fitting(make, sampled)
-        try:
-            answer = await self._log.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
-        except Problem as problem:
-            if problem.code != codes.CONFLICTING_CONTENT:
-                raise
-            answer = None
-        if answer is None or answer.again:
-            # Another instance, or another way in, was first; what it recorded stands.
+        headers = (*headers, (responses.REQUEST_HEADER, request.digest.hex().encode()))
+        answer = await self._log.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
+        if answer.again:
+            # Another instance was first; what it recorded stands.
             found = await self._log.recorded(key)
             if found is None:
                 raise unavailable("the database does not answer; hold, and ask again")
@@ -319,10 +315,7 @@ def _unsuited(why: str) -> ChatProblem:
 
 def _same(found: RecordedBatch, request: ChatRequest) -> RecordedBatch:
     """What is recorded, if it answers this request. Raises `Problem` where it answers another one."""
-    sampling: Any = {} if found.metadata is None else found.metadata.get(_SAMPLING, {})
-    if found.metadata is not None and (
-        not isinstance(sampling, dict) or sampling.get("request") != request.digest.hex()
-    ):
+    if found.metadata is not None and responses.sampled_for(found.metadata) != request.digest.hex():
         raise refused(
             codes.CONFLICTING_CONTENT,
             "this Idempotency-Key was decided already, with other content; that decision stands",

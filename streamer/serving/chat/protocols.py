@@ -54,9 +54,12 @@ PROTOCOLS: Final = {
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES: Final = _TYPES | {404: "not_found_error", 413: "request_too_large"}
+_NOT_COUNTED: Final = "tokens are not counted beforehand; `usage` of an answer has them"
 _NOT_HERE: Final = {
     "/v1/completions": "completions without messages are not answered; use POST /v1/chat/completions",
-    "/v1/messages/": "tokens are not counted beforehand; `usage` of an answer has them",
+    "/v1/messages/batches": "batches of requests are not taken; send each to POST /v1/messages",
+    "/v1/messages/count_tokens": _NOT_COUNTED,
+    "/v1/responses/input_tokens": _NOT_COUNTED,
     "/v1/responses/": "responses are not kept; GET /v1/gates/{gate}/decisions/{batch_id} has the decision",
 }
 

@@ -7,10 +7,12 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from streamer.events import codes
+from streamer.errors import BadMessage
 from streamer.events.codec import malformed
-from streamer.events.responses import UPSTREAM
-from streamer.labels.llm.record import Message, Role
+from streamer.events.json_structure import check_structure, too_deep
+from streamer.events.responses import SAMPLING, UPSTREAM
+from streamer.labels.llm.record import Choice, Message, Role
+from streamer.serving.chat.forms import BadSchemaError, reader, same
 from streamer.serving.chat.upstream import Upstream
 from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
@@ -22,7 +24,7 @@ _OF_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "assistant": (*_OF_A_MESSAGE, "tool_calls"),
     "tool": (*_OF_A_MESSAGE, "tool_call_id"),
 }
-OWN_METADATA: Final = (UPSTREAM, "sampling")
+OWN_METADATA: Final = (UPSTREAM, SAMPLING)
 """Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
@@ -111,7 +113,8 @@ class ChatRequest:
     `metadata` are the caller's, kept with the batch, where a gate with segments reads them;
     `sampling` the sampling parameters that the caller names, and `needed` those that its protocol
     demands, which are never refused; `form` what the upstream gets besides: the response format,
-    the tools, and how they may be called. `stream`: the answer is to come as server-sent events,
+    the tools, and how they may be called; `as_answer` makes an answer of a choice, None where it has
+    another form. `stream`: the answer is to come as server-sent events,
     `usage_chunk`: the last of these tells the usage. `asked` is the whole body, in the words of its
     protocol, of `size` bytes; `system` where in it its first message of the system or a developer
     stands, empty without one.
@@ -122,6 +125,7 @@ class ChatRequest:
     metadata: Mapping[str, str]
     sampling: Mapping[str, object]
     form: Mapping[str, Any]
+    as_answer: Callable[[Choice], Choice | None]
     stream: bool
     usage_chunk: bool
     needed: frozenset[str] = frozenset()
@@ -195,27 +199,21 @@ def read(
     raw: bytes,
     as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     needed: frozenset[str] = frozenset(),
+    *,
+    max_depth: int,
 ) -> ChatRequest:
     """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`; `needed` : see `ChatRequest`.
 
     `as_chat` may pair a message with where it stands in the caller's body, which problems name.
     Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
     """
-    try:
-        body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        bad = malformed(raw, str(error))
-        raise ChatProblem(400, bad.code, f"the body: {bad.detail}") from None
-    except RecursionError:
-        raise ChatProblem(
-            400, codes.TOO_DEEPLY_NESTED, "the body's arrays and objects are nested too deeply"
-        ) from None
+    body = _decoded(raw, max_depth)
     if not isinstance(body, dict):
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
     given = {
         name: value
         for name, value in as_chat(body).items()
-        if value is not None and not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
+        if value is not None and not any(same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
     }
     for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys() - _OF_NOBODY:
         raise unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
@@ -223,10 +221,15 @@ def read(
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
             raise invalid(name, "a number")
     form = _form(given)
+    try:
+        as_answer = reader(form)
+    except BadSchemaError as bad:
+        raise invalid(bad.param, f"a JSON Schema by which answers can be checked: {bad}") from None
     messages = _messages(given.get("messages"))
     system = (where for where, one in messages if one.role in ("system", "developer"))
     return ChatRequest(
         form=form,
+        as_answer=as_answer,
         gate=gate_of(given.get("model")),
         messages=tuple(one for _, one in messages),
         metadata=_metadata(given.get("metadata", {})),
@@ -240,14 +243,24 @@ def read(
     )
 
 
+def _decoded(raw: bytes, max_depth: int) -> Any:
+    try:
+        body = msgspec.json.decode(raw)
+        check_structure(raw, max_depth)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        bad = malformed(raw, str(error))
+    except RecursionError:
+        bad = too_deep(max_depth)
+    except BadMessage as error:
+        bad = error
+    else:
+        return body
+    raise ChatProblem(400, bad.code, f"the body: {bad.detail}")
+
+
 def _own(upstream: Upstream, name: str) -> object:
     """What an upstream samples with, in place of this parameter of a caller; None: nothing is sent."""
     return getattr(upstream, _OF_THE_UPSTREAM[name]) if name in _OF_THE_UPSTREAM else None
-
-
-def _same(value: object, neutral: object) -> bool:
-    """Whether two values of JSON are equal; in Python true is 1 besides."""
-    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def gate_of(model: object) -> str:
@@ -337,6 +350,8 @@ def _form(given: Mapping[str, Any]) -> dict[str, Any]:
         return form  # nothing is called: the model need not know them
     match given.get("tools", []):
         case []:
+            if choice not in (None, "auto"):
+                raise invalid("tool_choice", "none or auto, for there are no tools")
             return form
         case [*every] if all(_is_tool(one) for one in every):
             form["tools"] = every

@@ -14,6 +14,7 @@ from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving import requests
+from streamer.serving.authorize import SEEING
 from streamer.serving.chat.answer import answer
 from streamer.serving.chat.counter import ChatCounter
 from streamer.serving.chat.protocols import PROTOCOLS, respond
@@ -34,12 +35,13 @@ def chat_routes(counter: ChatCounter, answering: Answering) -> list[Route]:
         # What cannot be read is refused before anything is spent.
         at_most = desk_seconds(request.headers.getlist("prefer"))
         protocol = PROTOCOLS[request.url.path]
-        asked = read(await answering.body(request, until), protocol.as_chat, protocol.needed)
+        raw = await answering.body(request, until)
+        asked = read(raw, protocol.as_chat, protocol.needed, max_depth=answering.limits.max_depth)
         await authorize(request, asked.gate, "decide")
         done = await counter.complete(
             asked,
             until,
-            idempotency_key=requests.idempotency_key(request),
+            idempotency_key=answering.idempotency_key(request),
             headers=requests.trace(request),
             timestamp_ms=requests.milliseconds(now),
         )
@@ -75,7 +77,11 @@ def chat_routes(counter: ChatCounter, answering: Answering) -> list[Route]:
 
     async def _model(request: Request, gate: str) -> dict[str, Any] | None:
         """A gate that may be asked, as a model; None: it may not."""
-        if gate not in counter.samplers or counter.is_later(gate) or not authorize.sees(request, gate):
+        if (
+            gate not in counter.samplers
+            or counter.is_later(gate)
+            or not authorize.may(request, gate, *SEEING)
+        ):
             return None
         try:
             policy = await answering.request_log.policy(gate)

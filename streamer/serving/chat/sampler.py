@@ -7,18 +7,17 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
 import structlog
 
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.record import Choice, Exchange, FailureCode, Message, cost_of
-from streamer.scoring.judged import call_text, json_text
+from streamer.serving.chat.forms import CALLED
 from streamer.serving.chat.request import FORM, ChatRequest
 from streamer.serving.chat.rungs import HandsOn
 from streamer.serving.chat.upstream import Upstream
@@ -29,30 +28,11 @@ BestScore = Callable[[Sequence[Choice]], Awaitable[float]]
 
 log = structlog.get_logger(__name__)
 
-CALLED: Final = "tool_calls"
-"""The finish reason of an answer that is a call, its text the canonical form."""
 _ESSENTIAL: Final = frozenset({"temperature", "top_p", "response_format", "tools", "tool_choice"})
 """Without one of these the answers would be those of other settings than the upstream's."""
 
 
 Problem = FailureCode | Literal["cached", "not_scored", "unreadable", "passed_through"]
-
-
-class Call(msgspec.Struct):
-    """A call of a tool; its arguments are JSON, byte for byte as they were scored."""
-
-    name: str
-    arguments: msgspec.Raw
-
-    @property
-    def text(self) -> str:
-        """The arguments, as a text."""
-        return bytes(self.arguments).decode()
-
-
-def calls_of(text: str) -> list[Call]:
-    """Read what `call_text` has written: nothing, one call, or an array of several."""
-    return msgspec.json.decode(text if text.startswith("[") else f"[{text}]", type=list[Call])
 
 
 class Sampled(NamedTuple):
@@ -115,7 +95,7 @@ class Sampler:
         asking = _Asking(
             messages=(*(() if system is None else (Message("system", system),)), *request.messages),
             parameters={**self.upstream.sent, **more, **request.form},
-            read=_reader(request),
+            read=request.as_answer,
             best_score=lambda own: best_score([*earlier, *own]),
             until=until,
         )
@@ -228,23 +208,6 @@ class _Asking:
     looks: list[tuple[int, float]] = field(default_factory=list)
     unread: int = 0
     texts_alone: bool = False
-
-
-def _reader(request: ChatRequest) -> Callable[[Choice], Choice | None]:
-    """What makes answers of choices: calls and JSON in canonical form, for that is judged and goes out."""
-    tools, as_json = request.tools, request.schema != "text"
-
-    def read(choice: Choice) -> Choice | None:
-        if tools and choice.calls:
-            text = call_text(choice.calls)
-            known = text and all(one.name in tools for one in calls_of(text))
-            return replace(choice, text=text, finish_reason=CALLED) if known else None
-        if as_json:
-            text = json_text(choice.text)
-            return replace(choice, text=text) if text else None
-        return replace(choice, finish_reason=None) if choice.finish_reason == CALLED else choice
-
-    return read
 
 
 def sampling_record(

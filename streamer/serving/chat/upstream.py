@@ -51,8 +51,8 @@ class Upstream(ChatEndpoint):
       first 16 hexadecimal digits of the SHA-256 of a JSON Schema's canonical JSON, or ``any`` for
       whatever is not text.
     - `tools`: requests with tools are refused, or a call is judged as an answer is, or passed
-      through unjudged. At most `resample`, >= 0, answers are asked for in place of those that do
-      not parse.
+      through unjudged. At most `resample`, >= 0, answers are asked for in place of those of another
+      form than was asked for.
     - `cached` says what becomes of answers by several requests of which a cache answered one; they
       are no independent samples.
     - `then` is the gate that gets what this one hands on (`streamer.serving.chat.rungs`), None:

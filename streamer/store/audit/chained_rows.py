@@ -47,11 +47,14 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH
 from streamer.store.db.schema.types import Row, no_evidence
+from streamer.store.db.schema.views import latest
+from streamer.store.labels.read_labels import ReadLabels
+from streamer.store.labels.revisions import means
 from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition, partition_heads
 from streamer.store.policies.policy_rows import read_versions
 from streamer_verify.segments import NO_SEGMENTS, Rows, Segments
-from streamer_verify.values import line_of_segment
+from streamer_verify.values import given_out_of, line_of_segment
 from streamer_verify.verifier import Verifier
 
 _Others = Callable[[str | None], None] | None
@@ -63,8 +66,8 @@ _TABLES = {table.name: table for table in control.SEALED_TABLES}
 class ChainedRows:
     """Opens the record at one moment."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, read: ReadLabels | None = None) -> None:
+        self._database, self._read = database, read
 
     @contextmanager
     def snapshot(
@@ -76,7 +79,7 @@ class ChainedRows:
         `segments` : have what was given out.
         """
         with self._of_one_moment(others) as connection:
-            yield ChainedRowsSnapshot(connection, segments)
+            yield ChainedRowsSnapshot(connection, segments, self._read)
 
     @contextmanager
     def joined(self, moment: str | None, segments: Segments | None = None) -> "Iterator[ChainedRowsSnapshot]":
@@ -97,7 +100,7 @@ class ChainedRows:
         """Say which files have what was recorded since a moment and given out; None: ever."""
         with self._database.reading() as connection:
             return [
-                f"decisions through {row['through']} that were not drawn are in {row['file']} alone"
+                f"{left_by(row)} undrawn decisions through {row['through']} are in {row['file']} alone"
                 for row in all_given_out(connection).values()
                 if since is None or row["through"] >= f"{since:%Y-%m}"
             ]
@@ -157,10 +160,12 @@ class _LogsAlone(Verifier):
 
 
 class ChainedRowsSnapshot:
-    """The record at one moment, page by page; implements `streamer.audit.verification.Snapshot`."""
+    """The record at one moment, page by page; implements `streamer.audit.verification.Snapshot`. `read` : whose labels count."""
 
-    def __init__(self, connection: sa.Connection, segments: Segments = NO_SEGMENTS) -> None:
-        self._connection, self.segments = connection, segments
+    def __init__(
+        self, connection: sa.Connection, segments: Segments = NO_SEGMENTS, read: ReadLabels | None = None
+    ) -> None:
+        self._connection, self.segments, self._read = connection, segments, read
 
     @cached_property
     def _given_out(self) -> dict[tuple[int], dict[str, Any]]:
@@ -259,7 +264,7 @@ class ChainedRowsSnapshot:
 
         Each has ``line`` (the outcome), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
-        first), ``head`` (the oldest signed leaf of the log of heads that covers it, or None) and ``desk`` (what became of it at the desk, a row
+        first), ``severities`` (those that count, each with its response and kind), ``head`` (the oldest signed leaf of the log of heads that covers it, or None) and ``desk`` (what became of it at the desk, a row
         with its text as far as that is kept, or None) and ``spoke`` (how much each signal spoke for the answer, or None).
         """
         query = sa.select(batches).where(batches.c.batch_id == batch_id)
@@ -303,10 +308,20 @@ class ChainedRowsSnapshot:
                 control.seal(label_revisions, label)
                 for label in self._about(label_revisions, batch, label_revisions.c.id)
             ],
+            "severities": self._severities_of(batch),
             "head": head,
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
+
+    def _severities_of(self, batch: Row) -> list[dict[str, Any]]:
+        labels = label_revisions if self._read is None else self._read.table(self._connection, batch["gate"])
+        found = latest(labels, *(labels.c[name] == batch[name] for name in BATCH))
+        rows = self._connection.execute(sa.select(*found.c["response_id", "kind", "severity"]))
+        return [
+            {"response_id": response, "kind": kind, "severity": severity}
+            for (response, kind), severity in sorted(means(rows).items())
+        ]
 
     def _about(self, table: sa.Table, batch: Row, order: sa.Column[Any]) -> Sequence[Row]:
         """The rows of a table that name a batch by gate, id and attempt."""
@@ -404,6 +419,11 @@ class ChainedRowsSnapshot:
         if found["salt"] is None:
             return {"erased_at": leaves.instant(found["erased_at"])}
         return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
+
+
+def left_by(row: Row) -> int:
+    """How many decisions left by a row of `give_outs`."""
+    return sum(count for *_, count, _, _ in given_out_of(row["logs"]).values())
 
 
 def _leaf(entry: Row) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import default
 
 from streamer.errors import Unavailable
+from streamer.events.topics import HTTP_LOG
 from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json, moment_text, salt_commitment
 from streamer.signing.merkle import Edge
@@ -50,7 +51,8 @@ SEALED_TABLES = tuple(table for table in metadata.sorted_tables if kept_of(table
 that gave no score."""
 
 TOPIC_SOURCE = "topic"
-"""The source of labels that a partition's log holds."""
+LOGGED_SOURCES = (TOPIC_SOURCE, HTTP_LOG)
+"""The sources of labels that a partition's log holds."""
 
 RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 """What a calibration run's seal covers beside its own row."""

@@ -24,7 +24,7 @@ from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash, root_of
 from streamer.store.audit import control
-from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot
+from streamer.store.audit.chained_rows import ChainedRows, ChainedRowsSnapshot, left_by
 from streamer.store.audit.forgetting import CHUNK, erased, overwriting
 from streamer.store.audit.given_out import all_given_out
 from streamer.store.audit.heads import all_cosigned, head_data, newest_signed
@@ -98,7 +98,7 @@ def give_out(
 
     The file is compared with the record before anything leaves, and what left is sealed in the
     transaction in which it leaves: safe to stop and to repeat. Raises `UsageError` where something
-    needs what would leave, no checkpoint covers it, the record does not fit its leaves, or the
+    needs what would leave, no checkpoint covers it, `out` is not what an earlier call wrote, the record does not fit its leaves, or the
     database is not migrated or its user may not delete; `Unavailable` when it is unavailable.
 
     Parameters
@@ -106,7 +106,7 @@ def give_out(
     month
         Like 2026-05; it has ended. What is left of earlier months goes too.
     out
-        A new file that ends in .zip, or the one that an interrupted call wrote.
+        A new file that ends in .zip, or the one that an earlier call wrote.
     witnesses
         Names of those who must have cosigned a checkpoint that covers it all.
     keys
@@ -143,14 +143,19 @@ def give_out(
                 _compare(rows, month, pieces, out)
             progress("written")
             said = {"at": now, "by": by, "reason": reason, "through": month, "heads": heads}
+            said["sha256"] = _sha256(out)
             row = again_after_collisions(lambda: _leave(database, pieces, out, before, said), database)
             progress("recorded")
-        if row["through"] != month:
+        elif row["through"] != month:
             raise UsageError(f"{month} was given out with {row['through']}, in {row['file']}")
+        elif not out.is_file() or _sha256(out) != row["sha256"]:
+            other = "another file" if out.exists() else "not there"
+            raise UsageError(
+                f"{month} was given out earlier, into {row['file']}, SHA-256 {row['sha256']}: {out} is {other}"
+            )
         if not dry_run:
             _empty(database, row, chunk)
-        left = sum(count for *_, count, _, _ in given_out_of(row["logs"]).values())
-        return GivenOut(month, left, row["file"], row["sha256"], row["bytes"])
+        return GivenOut(month, left_by(row), row["file"], row["sha256"], row["bytes"])
     finally:
         database.close()
 
@@ -288,8 +293,6 @@ def _leave(
     said: dict[str, Any],
 ) -> dict[str, Any]:
     """Delete what leaves, and seal what did, in one transaction; returns the row."""
-    with out.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     gone, logs = _gone(pieces), []
     with alone(database) as connection:
         if all_given_out(connection) != before:
@@ -316,12 +319,16 @@ def _leave(
         row = said | {
             "id": len(before) + 1,
             "file": out.name,
-            "sha256": sha256,
             "bytes": out.stat().st_size,
             "logs": json.dumps(logs, separators=(",", ":")),
         }
         control.insert(connection, give_outs, row, now=said["at"])
     return row
+
+
+def _sha256(out: Path) -> str:
+    with out.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _undecided(pieces: Sequence[_Piece]) -> sa.ColumnElement[bool]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from streamer.events.topics import HTTP_LOG
 from streamer.scoring.scorers.judge import Judge
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
@@ -53,6 +54,7 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
     signed = sa.select(signature.id).join_from(
         label_signatures, outcomes, outcomes.c.label_signature == signature.id
     )
+    by = sa.case((outcomes.c.log_id == HTTP_LOG, HTTP_LOG), else_=control.TOPIC_SOURCE)
     queries: dict[str, sa.Select[Any]] = {
         "decisions": sa.select(*batches.c[BATCH]).where(batches.c.id.not_in(decided)).order_by(batches.c.id),
         "judgements": sa.select(judgements.c.id)
@@ -72,8 +74,8 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         .order_by(letter.id),
         "label_revisions": sa.select(label.id)
         .where(
-            label.source == control.TOPIC_SOURCE,
-            label.id.not_in(labelled.where(label.received_at == outcomes.c.recorded_at))
+            label.source.in_(control.LOGGED_SOURCES),
+            label.id.not_in(labelled.where(label.received_at == outcomes.c.recorded_at, by == label.source))
             # no event has these, and no leaf covers the second
             | label.raw_severity.is_not(None)
             | label.remark.is_not(None),
@@ -81,10 +83,12 @@ def not_in_outcomes(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         .order_by(label.id),
         "label_signatures": sa.select(signature.id)
         .where(
-            signature.source == control.TOPIC_SOURCE,
+            signature.source.in_(control.LOGGED_SOURCES),
             signature.id.not_in(
                 signed.where(
-                    signature.received_at == outcomes.c.recorded_at, signature.label == outcomes.c.label
+                    signature.received_at == outcomes.c.recorded_at,
+                    signature.label == outcomes.c.label,
+                    by == signature.source,
                 )
             ),
         )

@@ -23,6 +23,7 @@ from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Closing
 from streamer.gates.settings import GateSettings
 from streamer.lazy import LazyLogger
 from streamer.scoring.blank import is_blank
@@ -42,7 +43,6 @@ from streamer.store.db.schema.types import HASH_BYTES, Row, of_row, row_of
 from streamer.store.desk.rows import (
     ITEMS,
     ROW,
-    Closing,
     DeskAnswer,
     DeskBatch,
     DeskClaims,
@@ -50,7 +50,6 @@ from streamer.store.desk.rows import (
     DeskState,
     WaitingBatch,
     batch_row,
-    closing_of,
     event_of,
     needed_of,
     offered,
@@ -62,6 +61,7 @@ from streamer.store.desk.rows import (
 from streamer.store.log.outbox import enqueue
 from streamer.store.part import Part
 from streamer.store.policies.fence import newest_version
+from streamer.store.policies.policy_rows import closing_of
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from streamer.events.claims import RecordedClaims
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Closing
 from streamer.gates.rule import Needed
 from streamer.scoring.claims.answer import LeftOut, assembled, parts
 from streamer.scoring.claims.sentences import Span
@@ -50,15 +51,6 @@ ROW: Final = (
 
 ITEMS: Final = DECIDED.join(desk_items, desk_items.c.batch == decisions.c.batch)
 """Batches that wait, with their decisions."""
-
-
-class Closing(NamedTuple):
-    """By which policy somebody, or an alarm, closed a gate that is closed now: who, when and why."""
-
-    version: int
-    by: str
-    at: datetime
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,23 +201,6 @@ class DeskQueue:
 
     waiting: int
     oldest: datetime
-
-
-def closing_of(connection: sa.Connection, gate: str) -> Closing | None:
-    """Read by which policy a gate is closed; None where it is not, a calibration found that, or it never was open.
-
-    Each change of settings has a revision of its own: a gate with as many policies has only been set up so far.
-    """
-    own = policies.c
-    of_gate = own.gate == gate
-    query = sa.select(*own["version", "created_by", "valid_from", "reason", "state", "calibration_run"])
-    newest = connection.execute(query.where(of_gate).order_by(own.version.desc()).limit(1)).one()
-    there, revisions = connection.execute(
-        sa.select(sa.func.count(), sa.func.count(own.gate_revision.distinct())).where(of_gate)
-    ).one()
-    if newest.state != "closed" or newest.calibration_run is not None or there == revisions:
-        return None
-    return Closing(newest.version, newest.created_by, newest.valid_from, newest.reason)
 
 
 def needed_of(row: Row) -> Needed | None:

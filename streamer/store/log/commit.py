@@ -261,7 +261,8 @@ def _whose_action(entry: Entry) -> int | None:
 
 def _at_desk(row: Row, decision: BatchDecision) -> Row | None:
     """What waits for a person; None for all that does not."""
-    until = decision.policy.settings.at_desk_until(decision.outcome, decision.decided_at)
+    settings, answers = decision.policy.settings, len(decision.responses)
+    until = settings.at_desk_until(decision.outcome, answers, decision.decided_at)
     return None if until is None else {"batch": row["batch"], "gate": row["gate"], "until": until}
 
 

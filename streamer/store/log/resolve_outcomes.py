@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, MEANINGS, UNKNOWN_GATE
+from streamer.events.responses import REQUEST_HEADER, sampled_for
+from streamer.events.topics import HTTP_LOG
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     BatchDecision,
@@ -159,12 +161,21 @@ def _settle_batches(
     for entry, outcome in repeats:
         entry.batch, action = standing[outcome.key]
         # An erased batch has no hash to compare with; the decision stands, so the repeat is answered with it.
-        if entry.batch["content_hash"] in (None, outcome.content_hash):
+        same = entry.batch["content_hash"] in (None, outcome.content_hash)
+        if same or _asks_the_same(entry.record, entry.batch):
             entry.kind, entry.message = "duplicate", action
         else:
             entry.kind = "conflict"
             conflicts.append((entry, CONFLICTING_CONTENT, MEANINGS[CONFLICTING_CONTENT]))
     return conflicts
+
+
+def _asks_the_same(record: Record, batch: Row) -> bool:
+    """Whether a chat request is the one that a batch was sampled for: two instances may sample for it, and differ."""
+    asked = dict(record.headers).get(REQUEST_HEADER)
+    if asked is None or record.partition.log_id != HTTP_LOG:  # publishers may send any header
+        return False
+    return asked.decode() == sampled_for(batch["metadata"])
 
 
 def stored_decisions(
@@ -174,7 +185,7 @@ def stored_decisions(
     found = bulk_insert.look_up(
         connection,
         sa.select(
-            *batches.c["id", *BATCH, "content_hash"],
+            *batches.c["id", *BATCH, "content_hash", "metadata"],
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
         ).join_from(batches, decisions, decisions.c.batch == batches.c.id, isouter=True),
         list(batches.c[BATCH]),

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from streamer.events.topics import HTTP_LOG
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import AskedMark, BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
@@ -152,14 +153,18 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         raw_severity=None if label.raw_severity is None else stored_number(label.raw_severity),
         received_at=now,
         effective_at=min(label.labelled_at, now),
-        source=source,
+        source=_came_by(label, source),
         severities={name: stored_number(one) for name, one in label.severities} or None,
     )
 
 
 def signature_row(label: LabelRevision, number: int, *, source: str, now: datetime) -> dict[str, Any]:
     """The row of the signature that came with a severity, without its id; `number` is the severity's."""
-    return row_of(label_signatures, label, label=number, received_at=now, source=source)
+    return row_of(label_signatures, label, label=number, received_at=now, source=_came_by(label, source))
+
+
+def _came_by(label: LabelRevision, source: str) -> str:
+    return HTTP_LOG if label.record is not None and label.record.partition.log_id == HTTP_LOG else source
 
 
 def withheld(record: Record) -> Record:

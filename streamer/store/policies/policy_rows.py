@@ -7,7 +7,7 @@ from itertools import chain
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import ActivePolicy, Policy
+from streamer.gates.policy import ActivePolicy, Closing, Policy
 from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
@@ -93,6 +93,37 @@ def from_newest(connection: sa.Connection, newest: PolicyVersion) -> Iterator[Po
     return chain([newest], older())
 
 
+_BEFORE = policies.alias()
+_CLOSING = (
+    sa.select(
+        *policies.c["version", "created_by", "valid_from", "reason", "state", "calibration_run"],
+        _BEFORE.c.state.label("before"),
+    )
+    .outerjoin(_BEFORE, (_BEFORE.c.gate == policies.c.gate) & (_BEFORE.c.version == policies.c.version - 1))
+    .where(
+        _BEFORE.c.version.is_(None)
+        | (_BEFORE.c.state != "closed")
+        | (policies.c.state != "closed")
+        | (_BEFORE.c.gate_revision == policies.c.gate_revision)
+    )
+    .order_by(policies.c.version.desc())
+    .limit(1)
+)
+"""The newest policies but for those that only changed settings of a closed gate, which stays closed as it was."""
+
+
+def closing_of(connection: sa.Connection, gate: str, until: int | None = None) -> Closing | None:
+    """Read by which policy a gate is closed; None where it is not, a calibration found that, or it never was open.
+
+    `until` : the last version that counts; None: all do.
+    """
+    query = _CLOSING.where(policies.c.gate == gate)
+    row = connection.execute(query if until is None else query.where(policies.c.version <= until)).one()
+    if row.state != "closed" or row.calibration_run is not None or row.before is None:
+        return None
+    return Closing(row.version, row.created_by, row.valid_from, row.reason)
+
+
 def settings_of(row: Row) -> GateSettings:
     """The settings in a row of `gate_revisions`."""
     values = {name: row[name] for name in SETTINGS}
@@ -136,6 +167,8 @@ def _version(
             settings = settings_of(row)
             losses = losses_of(connection, settings, own["rule"], *run)
             bursts = bursts_of(connection, settings, row["calibration_run"], row["burst_key"])
+            closing = closing_of(connection, *key) if row["state"] == "closed" else None
+            own["closing"] = None if closing is None or closing.version == key[1] else closing
             policy = Policy(settings=settings, seed=row["seed"], losses=losses, bursts=bursts, **own)
             active = ActivePolicy(policy, row["audit_salt"])
         except _UNREADABLE:

@@ -121,7 +121,8 @@ class PolicyWriter:
 
         `changed` has the number of its gate's newest policy, which is locked, and what is to be in force from now on.
         """
-        policy = replace(changed, version=changed.version + 1, valid_from=now, created_by=by, reason=reason)
+        version = changed.version + 1
+        policy = replace(changed, version=version, valid_from=now, created_by=by, reason=reason, closing=None)
         self.write(connection, policy)
         superseded = sa.exists().where(
             policy_events.c.gate == changed.gate,

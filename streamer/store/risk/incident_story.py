@@ -66,7 +66,7 @@ def story_of(store: Store, incident: Incident, *, now: datetime) -> IncidentStor
     timeline += [
         (
             one.valid_from,
-            f"policy {one.version}, {threshold_text(one)}, by {who(one.created_by)}: {why_text(one)}",
+            f"policy {one.version}, {threshold_text(one)}, by {who(one.created_by)}: {why_text(one.created_by, one.reason)}",
         )
         for one in policies
         if one.valid_from >= first and (ended is None or one.valid_from <= ended)

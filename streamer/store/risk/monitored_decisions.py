@@ -33,6 +33,7 @@ from streamer.store.db.schema.joins import (
     BATCH,
     DECIDED,
     POLICY_OF_DECISION,
+    RESPONSE,
     REVISION_OF_POLICY,
     is_label,
     same,
@@ -195,8 +196,17 @@ class MonitoredDecisions(Part):
         return [said.get((one.batch_id, one.response_id, kind)) for one in shipped]
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
-        """Count labels that are of the kind and of a response that a decision already read had needed."""
+        """Count labels that are of the kind and of a response that a decision already read had needed, and no repeats."""
         with self._labels_of(gate) as (connection, labels):
+            earlier = labels.alias()
+            said = (
+                sa.select(earlier.c.severity)
+                .where(same(earlier, labels, *RESPONSE, "kind", "labeller"), earlier.c.id < labels.c.id)
+                .order_by(earlier.c.effective_at.desc(), earlier.c.id.desc())
+                .limit(1)
+                .correlate(labels)
+                .scalar_subquery()
+            )
             return connection.execute(
                 sa.select(sa.func.count())
                 .select_from(ANSWERED)
@@ -208,6 +218,7 @@ class MonitoredDecisions(Part):
                     labels.c.id > after,
                     labels.c.id <= until,
                     labels.c.attempt == 1,
+                    labels.c.severity.is_distinct_from(said),
                     batches.c.id <= read,
                     decisions.c.sampled,
                     responses.c.drawn,

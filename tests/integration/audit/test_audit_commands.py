@@ -3,6 +3,7 @@
 import json
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.integration.audit.history import (
     PRIVATE,
     PUBLIC,
     Scribe,
+    label,
     settings_for,
     verify,
     written_history,
@@ -120,6 +122,16 @@ def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFi
         "which fits what the tables say; checkpoint 2 of",
     ):
         assert words in " ".join(told.split()), words
+    assert "counts" not in told, "the only label does"
+    with wiring.open_store(settings_for(f"sqlite:///{here / 'record.db'}", here)) as store:
+        for severity in (0.25, 0.5):  # whoever changes their mind has one label
+            store.labels.add([replace(label("best", 3), response_id="r0", severity=severity)])
+        assert main(["audit", "show", "batch-3", "--gate", "best"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "counts r0 (human): severity 0.25, the mean of each labeller's newest" in told
+        store.gates.revise("best", {"labellers": ("cara",)}, by="root", reason="test")
+    assert main(["audit", "show", "batch-3", "--gate", "best"]) == 0
+    assert "counts r0 (human): none of these labels" in " ".join(capsys.readouterr().out.split())
     assert main(["audit", "show", "batch-25", "--json"]) == 0
     stories = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [story["line"]["facts"]["batch"][0] for story in stories] == ["best", "each"]

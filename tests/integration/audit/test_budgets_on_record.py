@@ -44,6 +44,7 @@ GATES: dict[str, dict[str, Any]] = {
     "bursts": {"group_by": "session"},
     "unread": {},
     "unread-few": {},
+    "unread-most": {},
     "unread-never": {"least_alike": 5001},
     "unread-text": {"least_alike": 0},
     "few": {"ship_above": 0.4, "group_by": "prompt"},
@@ -79,7 +80,9 @@ def words(gate: str, number: int) -> bytes:
         one["signals"] = {"retrieval": round(float(rng.uniform()), 3)} if number % 4 else {}
         one["score"] = round(float(rng.uniform()), 3)
         if gate.startswith("unread"):
-            one["text"] += " too long" * (number % 12 == 0) + " ☃" * (number % 2)
+            one["text"] += " too long" * (number % 12 == 0) + " ☃" * (
+                number % (5 if gate == "unread-most" else 2) > 0
+            )
         if gate == "one-call":
             one["token_logprobs"] = (-rng.exponential(0.2, 9)).round(3).tolist()
     content["responses"] = content["responses"][: 1 if gate == "one-call" else None]
@@ -166,29 +169,32 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     expected = [(name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)]
     assert [row[:2] for row in rows] == expected
     assert all(different > 2 for name, _, different, _ in rows if name != "unread-few")
-    wanted = [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, *[BEFORE] * 4, 20, BEFORE, BEFORE]
+    wanted = [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, *[BEFORE] * 4, 20, *[BEFORE] * 3]
     assert [row[3] for row in rows] == wanted
     assert {name for name, state in kinds.items() if state == "full"} == {
         *("above", "all", "bursts", "kinds", "one-call", "pooled"),
-        *("unread", "unread-never", "unread-text"),
+        *("unread", "unread-most", "unread-never", "unread-text"),
     }
 
 
-def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings):
+def test_what_was_read_or_not_ships_by_labels_of_its_like_alone(settings: Settings):
     with wiring.open_store(settings) as store, store._database.reading() as connection:
         rows = connection.exec_driver_sql(
             "SELECT d.gate, b.batch_id, d.reason, d.outcome, d.signals, d.budget_count, d.budget_groups FROM decisions d"
             " JOIN batches b ON b.id = d.batch WHERE d.gate LIKE 'unread%' AND d.policy_version = 2"
         ).all()
-    assert len(rows) == 4 * AFTER
+    assert len(rows) == 5 * AFTER
     for row in rows:
         number = int(row.batch_id.rpartition("-")[2])
         marks = np.frombuffer(row.signals, "<f4")[UNREAD].tolist()
-        assert marks == [number % 12 == 0, number % 2, 0]
+        assert marks == [number % 12 == 0, number % (5 if row.gate == "unread-most" else 2) > 0, 0]
         few = number % 12 == 0
-        held = {"unread": few, "unread-text": False}.get(row.gate, any(marks))
-        wanted = "not_read" if held else "scored"
-        assert row.reason == wanted, "30 labelled prompts had a snowman, 5 were too long"
+        most = row.gate == "unread-most" and (few or not any(marks))
+        held = {"unread": few, "unread-text": False, "unread-most": most}.get(row.gate, any(marks))
+        wanted = ("not_read" if any(marks) else "too_few_alike") if held else "scored"
+        assert row.reason == wanted, (
+            "30 labelled prompts had a snowman, 5 were too long, and of the most 11 were read"
+        )
         if held:
             assert row.outcome == "abstain"
             assert row[5:] == ((None, None) if row.gate == "unread-few" else (BEFORE + 1, BEFORE))
@@ -291,7 +297,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings):
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 9 * (BEFORE + AFTER) + 2 * (20 + AFTER)
+    assert report.counts["rows of signals measured again"] == 10 * (BEFORE + AFTER) + 2 * (20 + AFTER)
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)

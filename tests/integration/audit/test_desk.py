@@ -162,6 +162,10 @@ def test_what_does_not_wait(desk: Desk):
         assert desk.store.desk.state(key) is None
         with pytest.raises(NotAtDesk):
             desk.store.desk.decide(key, Reject(), by="ana")
+    (key,) = desk.hold(9, responses=[])
+    action = desk.store.action(key).action  # type: ignore[union-attr]
+    assert b'"escalate"' in action
+    assert b"desk_until" not in action, "there is no answer that anybody could release"
     assert desk.store.desk.waiting() == []
     # What comes again waits once, and not any more once it is decided.
     (key,) = desk.hold(1)

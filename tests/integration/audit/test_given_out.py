@@ -588,6 +588,27 @@ def test_a_file_that_is_not_what_the_record_has_stays_and_nothing_leaves(months:
     assert months.count("SELECT count(*) FROM decisions") == decided
 
 
+def test_given_out_once_it_says_so_and_compares_the_file(
+    months: Months, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = months.give()
+    monkeypatch.setenv("STREAMER_DATABASE_URL", months.record.url)
+    monkeypatch.setattr(wiring, "now", lambda: months.at)
+    kept, other = (months.file.with_name(name) for name in ("kept.zip", "other.zip"))
+    months.file.rename(kept)
+    other.write_bytes(b"")
+    for options in ([], ["--dry-run"]):
+        command = ["db", "give-out", months.month, "--yes", *options, "--out"]
+        for out, says in ((months.file, "is not there"), (other, "is another file")):
+            assert main([*command, str(out)]) == 2
+            assert f"into segment.zip, SHA-256 {given.sha256}: {out} {says}" in capsys.readouterr().err
+        assert main([*command, str(kept)]) == 0
+        assert f"{given.decisions} decisions through {months.month} left earlier" in capsys.readouterr().out
+    assert main(["export", "decisions"]) == 0
+    said = f"{given.decisions} undrawn decisions through {months.month} are in segment.zip alone"
+    assert said in capsys.readouterr().err
+
+
 def test_what_is_still_needed_is_said(record: Record) -> None:
     months = Months(record)
     with pytest.raises(UsageError, match="no checkpoint covers all"):

@@ -28,7 +28,7 @@ ALPHA = 0.1
         (2, 0.05, 1, "1 of 250 labelled prompts was wrong and looked at least this good; the budget of 5 % allows 11 besides it", "0.8 %"),
         (1, 0.001, 1, "0 of 250 labelled prompts were wrong and looked at least this good; the budget of 0.1 % allows none, not even it", "0.4 %"),
         (32, 0.1, 2, "31 of 250 labelled prompts were wrong and looked at least this good; the budget of 10 % for 2 attempts allows 11 besides it", "25.5 %"),
-        (251, 0.1, 1, "250 of 250 labelled prompts were wrong and looked at least this good; the budget of 10 % allows 24 besides it", None),
+        (251, 0.1, 1, "of 250 labelled prompts too few had answers like these, or all were wrong and looked at least this good", None),
     ],
 )  # fmt: skip
 def test_the_sentence(count: int, alpha: float, attempts: int, said: str, smallest: str | None) -> None:

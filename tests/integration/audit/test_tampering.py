@@ -63,6 +63,7 @@ CHANGES = [
     ("DELETE FROM label_revisions WHERE source = 'file' AND batch_id = 'batch-5'", "label_revisions", "gone"),
     ("DELETE FROM label_revisions WHERE source = 'topic' AND batch_id = 'batch-3'", "streamer.labels[0]", "missing"),
     ("UPDATE label_revisions SET source = 'topic' WHERE source = 'file' AND batch_id = 'batch-5'", "label_revisions gate each", "not what"),
+    ("UPDATE label_revisions SET source = 'http' WHERE source = 'topic' AND batch_id = 'batch-3'", "label_revisions", "no log"),
     ("UPDATE label_revisions SET source = 'file' WHERE source = 'topic' AND batch_id = 'batch-3'", "label_revisions [", "no log"),
     *[(f"""INSERT INTO label_revisions (gate, batch_id, attempt, response_id, kind, labeller, severity, labelled_at,
            received_at, effective_at, source) SELECT gate, batch_id, attempt, response_id, kind, 'mallory', 0,
@@ -225,7 +226,8 @@ def test_chains_that_were_computed_anew(record: Record, change: str):
     within = record.verify(from_database=True)
     # A run names the logs that it has read.
     assert {fault.check for fault in within.faults} == {"calibration"}
-    assert any("there is no checkpoint" in note for note in within.notes)
+    said = [note for note in within.notes if "checkpoint was" in note or "there is no checkpoint" in note]
+    assert len(said) == 1, said
     for details in (
         [fault.detail for fault in record.verify().faults],
         [fault["detail"] for fault in record.verify_alone().faults],

@@ -14,7 +14,14 @@ from starlette.requests import Request
 from starlette.routing import Mount, Route
 
 import streamer.console.doors
-from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
+from streamer.console.doors import (
+    IDLE_SECONDS,
+    LONGEST_SECONDS,
+    OF_ANY_ADDRESS,
+    OF_ONE_ADDRESS,
+    OF_ONE_NAME,
+    TooMany,
+)
 from streamer.console.render import STATIC
 from streamer.errors import UsageError
 from streamer.events.alerts import alert as another
@@ -414,6 +421,18 @@ def test_many_addresses_together_guess_only_so_often(people: Site, monkeypatch: 
         people.doors.sign_in("viewer", "wrong", f"10.1.{n}.1")
     with pytest.raises(TooMany):
         people.doors.sign_in("viewer", "wrong", "10.2.0.1")
+
+
+def test_the_wait_that_is_named_is_the_longest_of_all_bounds(
+    people: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamer.console.doors, "fits", lambda *_: False)
+    names = [f"somebody {n}" for n in range(OF_ONE_ADDRESS.requests - OF_ONE_NAME.requests)]
+    for name in (*names, *["viewer"] * OF_ONE_NAME.requests):
+        assert people.doors.sign_in(name, "wrong", "10.0.0.1") is None
+    for name, said in (("viewer", "try again in 12 minutes"), ("approver", "try again in 1 minute")):
+        with pytest.raises(TooMany, match=f"{said}$"):
+            people.doors.sign_in(name, "wrong", "10.0.0.1")
 
 
 def test_a_session_ends_with_time_and_with_every_change_of_the_account(people: Site) -> None:

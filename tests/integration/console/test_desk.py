@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 from msgspec.structs import replace
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -238,6 +239,43 @@ def test_a_person_works_the_desk_off_by_keyboard(front: tuple[Site, list[BatchKe
     assert browser.complaints() == []
 
 
+def test_a_double_click_decides_about_one_batch(people: Site, peopled_world: World, browser: Browser):
+    keys = hold(peopled_world, *[("Yes.", "No.")] * 6)
+    ana = Visitor(browser, people)
+    ana.goes(address(keys[0]))
+    ana.signs_in("releaser")
+
+    def place() -> list[float] | None:
+        """Where the button is, once a click would meet it."""
+        return ana.run(
+            "const button = document.querySelector('button.good'), {x, y, width, height} = button?.getBoundingClientRect() ?? {};"
+            "return button && document.elementFromPoint(x + width / 2, y + height / 2) === button ? [x + width / 2, y + height / 2] : null"
+        )
+
+    def clicks(at: list[float], *apart: float) -> None:
+        acts = ActionChains(ana.driver, duration=0)
+        pointer = acts.w3c_actions.pointer_action
+        pointer.move_to_location(*map(int, at)).click()
+        for seconds in apart:
+            pointer.pause(seconds).click()
+        acts.perform()
+
+    for decided, apart in enumerate((0.05, 0.2, 0.3, 0.5)):
+        ana.until(place)
+        clicks(place(), apart)
+        ana.until(lambda following=keys[decided + 1]: ana.heading() == following.batch_id)
+        ana.until(place, "in the end it is there for whoever has read the page")
+        assert set(people.store.desk.outcomes(keys)) == set(keys[: decided + 1]), apart
+
+    # The same without a race: as long as the page has only just come, a click meets no button.
+    found = ana.run(
+        "return [...document.querySelectorAll('#desk-form')].flatMap((one) => { one.style.animationName = 'none'; one.offsetTop;"
+        " one.style.animationName = ''; return one.getAnimations().map((all) => (all.pause(), all.effect.getTiming().duration)); })"
+    )
+    assert [one >= 1000 for one in found] == [True]
+    assert place() is None
+
+
 def hold_claims(world: World) -> BatchKey:
     """Let an answer that shipped in part wait: one claim was held, and one that rests on it."""
     settings = load_settings(database={"url": world.url})
@@ -430,12 +468,21 @@ def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
     second = site.store.policies.close(FRONT, by="root", reason="it still does")
     assert releases(one, knowing=str(first.version)) == 409, "that closing is not the newest"
     assert site.store.desk.outcomes([one]) == {}
-    assert releases(one, knowing=str(second.version)) == 303
-    assert site.store.desk.outcomes([one])[one].action == "released"
 
+    # A change of settings leaves it closed, by whom and for what it was.
+    site.store.gates.revise(FRONT, {"label_deadline_seconds": 3600.0}, by="fred", reason="changed")
+    for page in (ana.get("/desk").body, ana.get(address(one)).body, ana.get(f"/gate/{FRONT}").body):
+        assert "root" in page
+        assert "fred" not in page.partition("<h2>The threshold over time")[0]
     monkeypatch.setenv(
         "STREAMER_DATABASE_URL", site.store._database.url.render_as_string(hide_password=False)
     )
+    closed = f"holds everything since policy {second.version}, by root (name not verified): it still does"
+    for shown in (("gate", "show", FRONT), ("threshold", "show", FRONT)):
+        assert closed in told(*shown).out
+    assert releases(one, knowing=str(second.version)) == 303
+    assert site.store.desk.outcomes([one])[one].action == "released"
+
     said = json.loads(told("threshold", "close", FRONT, "--reason", "again", "--json").out)["waiting"]
     assert (said["desk"], said["desk_rejected"]) == (3, None)
     assert (

@@ -43,6 +43,7 @@ GATES: dict[str, dict[str, Any]] = {
     "tempered": {"temperature": 0.7, "max_tokens": 200},
     "shadow": {},
     "shadow-first": {"in_shadow": "first"},
+    "shadow-passing": {"tools": "pass-through"},
     "status": {"hold_status": 503, "hold_message": "Ask a person."},
     "until-sure": {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1},
 }

@@ -94,6 +94,14 @@ def test_the_key_may_come_in_a_header_and_without_one_the_service_makes_it(sqlit
     assert action(endpoint.ask(batch("k-1"), headers={"Idempotency-Key": "k-1"}))["batch_id"] == "k-1"
     assert sqlite_site.outcomes() == ["decision", "duplicate", "duplicate"]
     held(endpoint.ask(batch("other"), headers={"Idempotency-Key": "k-1"}), 422, "invalid_field")
+    for key in ("x" * 201, "", b"\xfc"):
+        told = held(endpoint.ask(unnamed, headers={"Idempotency-Key": key}), 422, "bad_identifier")
+        assert told["detail"].startswith("the header Idempotency-Key ")
+    assert (
+        action(endpoint.ask(unnamed, headers={"Idempotency-Key": "für 日本".encode()}))["batch_id"]
+        == "für 日本"
+    )
+    assert endpoint.client.get(f"/v1/gates/{GATE}/decisions/für 日本").status_code == 200
     made = [action(endpoint.ask(unnamed))["batch_id"] for _ in range(2)]
     assert len({*made, "k-1"}) == 3
 
@@ -108,6 +116,8 @@ WRONG: list[tuple[bytes, int, str]] = [
     (json.dumps(batch("b") | {"schema": "streamer.labels.v1"}).encode(), 422, "wrong_schema"),
     (json.dumps(batch("")).encode(), 422, "bad_identifier"),
     (json.dumps(batch("b")).replace('"prompt"', '"prompt": "x", "prompt"').encode(), 422, "duplicate_keys"),
+    (b'{"prompt": "x", "prompt": "y", "responses": ["a", "b"]}', 422, "duplicate_keys"),
+    (b'{"prompt": "x", "responses": ["a", "b"], "metadata": {"a": 1, "a": 2}}', 422, "duplicate_keys"),
     (b" " * (1024 * 1024 + 1), 413, "too_large"),
 ]
 
@@ -225,9 +235,21 @@ def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
         )
     assert site.outcomes("http.labels") == ["label"] * 5
     # The identical one counts once.
-    assert site.rows("SELECT count(*), max(severity) FROM label_revisions") == [(4, 1.0)]
+    found = site.rows("SELECT count(*), max(severity), max(source), min(source) FROM label_revisions")
+    assert found == [(4, 1.0, "http", "http")]
     problem = held(endpoint.client.post(path, json=[label(), label(severity=2)]), 422, "invalid_field")
     assert "label 1" in problem["detail"]
+    broken = [label(severity="bad", labeller=7), label(), label(severity=None)]
+    del broken[0]["kind"], broken[2]["kind"]
+    problem = held(endpoint.client.post(path, json=broken), 422, "invalid_field")
+    first, second = problem["detail"].split("; label 2: ")
+    for said in (first, second):
+        assert "kind is missing (this gate's is 'human')" in said
+    assert "label 0: severity: Expected `float | null`, got `str`; kind" in first
+    assert first.endswith("; labeller: Expected `str`, got `int`")
+    assert "severity is missing" in second
+    many = held(endpoint.client.post(path, json=[{}] * 1000), 422, "invalid_field")
+    assert many["detail"].endswith("; and 990 more labels")
     held(endpoint.client.post("/v1/gates/nobody/labels", json=label()), 404, "unknown_gate")
     for wrong in (label(gate="another"), label(severity=None), label(severities={"total": 1})):
         held(endpoint.client.post(path, json=wrong), 422, "invalid_field")

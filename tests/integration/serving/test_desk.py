@@ -13,6 +13,7 @@ from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.endpoint import GATE, PATIENCE, Site, action, batch, held
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import ENCODER, Model, differing
+from tests.services.openai_server import ChatReply
 
 DESK = {"hold_action": "escalate", "desk_deadline_seconds": 600.0}
 
@@ -138,4 +139,10 @@ def test_a_chat_is_held_and_a_repeat_gets_what_was_released(
         assert '"action":"rejected"' in rejected.text
         assert chat("c-3", prefer="desk=never").status_code == 400
         assert site.store.action(BatchKey(GATE, "c-3", 1)) is None, "nothing was sampled"
+
+        # Where no answer came nobody can release one, and nobody is waited for.
+        body["stream"], model.reply = False, lambda _request: ChatReply(status=401)
+        told = chat("c-4", prefer="desk=300").json()["streamer"]
+        assert (told["action"], told["problem"], "desk" in told) == ("escalate", "rejected", False)
+        held(endpoint.client.get(f"/v1/gates/{GATE}/desk/c-4"), 404, "not_at_desk")
     site.check()

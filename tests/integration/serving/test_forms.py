@@ -96,21 +96,6 @@ def texts(plain: Plain, answer: Any) -> set[str]:
     return {text for (text,) in rows}
 
 
-def test_answers_that_do_not_parse_are_sampled_again_so_often(plain: Plain) -> None:
-    site, model, endpoint = plain
-    form = {"type": "json_object"}
-    model.reply = cycling(JSON[0], "no JSON", JSON[1], JSON[2])
-    told = post(endpoint, model="json", response_format=form).json()["streamer"]
-    assert (told["action"], told["answers"], told["calls"]) == ("ship", ANSWERS, 2)
-    assert kept(site, told["batch_id"])["sampling"]["unread"] == 1
-    model.reply = cycling(JSON[0], "no JSON", '{"place":', '{"a": 1, "a": 2}')
-    answer = post(endpoint, model="json", response_format=form).json()
-    assert answer["choices"][0]["message"]["refusal"] == HELD
-    told = answer["streamer"]
-    assert (told["action"], told["problem"], told["answers"]) == ("abstain", "unreadable", 0)
-    assert kept(site, told["batch_id"])["sampling"]["unread"] == 3
-
-
 def test_a_gate_answers_in_the_forms_that_its_upstream_names(plain: Plain) -> None:
     with client(plain.endpoint) as made:
         with pytest.raises(openai.BadRequestError, match=r"add '([0-9a-f]{16})' to `schemas`") as raised:
@@ -165,21 +150,86 @@ def test_a_call_is_judged_and_goes_out_in_canonical_form(plain: Plain) -> None:
         assert answered["tool_call_id"] == asked["tool_calls"][0]["id"]
 
 
-def test_calls_that_differ_or_that_nobody_offered_are_held(plain: Plain) -> None:
+def test_calls_that_differ_are_held(plain: Plain) -> None:
     _, model, endpoint = plain
-    differing = [call("look", f'{{"parcel": {number}}}') for number in range(ANSWERS)]
-    for choices, problem in (
-        (differing, None),
-        ([call("erase", "{}")], "unreadable"),
-        ([call("look", '{"parcel": ')], "unreadable"),
+    model.reply = cycling(*(call("look", f'{{"parcel": {number}}}') for number in range(ANSWERS)))
+    answer = post(endpoint, model="tools", tools=TOOLS).json()
+    (choice,) = answer["choices"]
+    assert (choice["finish_reason"], choice["message"]["refusal"]) == ("content_filter", HELD)
+    assert "tool_calls" not in choice["message"]
+    assert (answer["streamer"]["action"], answer["streamer"]["problem"]) == ("abstain", None)
+
+
+STRICT = {
+    "type": "object",
+    "properties": {"place": {"type": "string"}, "days": {"$ref": "#/$defs/days"}},
+    "$defs": {"days": {"type": "integer"}},
+    "required": ["place", "days"],
+}
+B = {"name": "b", "parameters": STRICT, "strict": True}
+TWO, FLAT_TWO = [*TOOLS, {"type": "function", "function": B}], [*FLAT, {"type": "function", **B}]
+SCHEMA = {"type": "json_schema", "schema": STRICT}
+CLAUDES = [{"name": "look", "input_schema": {}}, {"name": "b", "input_schema": STRICT, "strict": True}]
+A, OTHER, WRONG = CALLS[0], call("b", CANONICAL), '{"place":7,"jours":"one"}'
+BOTH = {"tool_calls": A["tool_calls"] + OTHER["tool_calls"]}
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "wrong", "right"),
+    [
+        (CHAT, {"tools": TWO, "tool_choice": {"type": "function", "function": {"name": "b"}}}, A, OTHER),
+        (CHAT, {"tools": TWO, "tool_choice": "required"}, AGREED, A),
+        (CHAT, {"tools": TWO, "parallel_tool_calls": False}, BOTH, A),
+        (CHAT, {"tools": TWO}, call("b", WRONG), BOTH),
+        (CHAT, {"tools": TWO}, call("erase", "{}"), AGREED),
+        (CHAT, {"tools": TWO}, call("look", '{"parcel": '), A),
+        (CHAT, {"response_format": {"type": "json_schema", "json_schema": SCHEMA | {"name": "p"}}}, WRONG, JSON[1]),
+        (CHAT, {"response_format": {"type": "json_object"}}, "[1]", WRONG),
+        (CHAT, {"response_format": {"type": "json_object"}}, '{"a": 1, "a": 2}', JSON[2]),
+        (RESPONSES, {"tools": FLAT_TWO, "tool_choice": {"type": "function", "name": "b"}}, A, OTHER),
+        (RESPONSES, {"tools": FLAT_TWO, "tool_choice": "required"}, AGREED, A),
+        (RESPONSES, {"tools": FLAT_TWO, "parallel_tool_calls": False}, BOTH, A),
+        (RESPONSES, {"tools": FLAT_TWO}, call("b", WRONG), BOTH),
+        (RESPONSES, {"text": {"format": SCHEMA | {"name": "p"}}}, WRONG, CANONICAL),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "tool", "name": "b"}}, A, OTHER),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "any"}}, AGREED, A),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, BOTH, A),
+        (MESSAGES, {"tools": CLAUDES}, call("b", WRONG), BOTH),
+        (MESSAGES, {"output_config": {"format": SCHEMA}}, WRONG, CANONICAL),
+    ],
+)  # fmt: skip
+def test_answers_of_another_form_than_was_demanded_are_sampled_again_so_often(
+    plain: Plain, path: str, form: dict[str, Any], wrong: Any, right: Any
+) -> None:
+    site, model, endpoint = plain
+    body = {"model": "tools" if "tools" in form else "json", "max_tokens": 9} | form
+    body |= {"input": "Where?"} if path == RESPONSES else {"messages": PROMPT}
+    rest = [right] * (2 * ANSWERS)
+    for contents, wanted, unread in (
+        ([wrong, wrong, *rest], ("ship", None, ANSWERS, 2), 2),
+        ([wrong, wrong, wrong, *rest], ("abstain", "unreadable", 0, 1), 3),
     ):
-        model.reply = cycling(*choices)
-        answer = post(endpoint, model="tools", tools=TOOLS).json()
-        (choice,) = answer["choices"]
-        assert (choice["finish_reason"], choice["message"]["refusal"]) == ("content_filter", HELD)
-        assert "tool_calls" not in choice["message"]
-        told = answer["streamer"]
-        assert (told["action"], told["problem"]) == ("abstain", problem)
+        model.reply = cycling(*contents)
+        told = endpoint.client.post(path, json=body).json()["streamer"]
+        assert (told["action"], told["problem"], told["answers"], told["calls"]) == wanted
+        assert kept(site, told["batch_id"])["sampling"]["unread"] == unread
+
+
+def test_a_form_that_cannot_be_checked_is_refused_before_anything_is_spent(plain: Plain) -> None:
+    elsewhere = {"name": "p", "schema": {"$ref": "https://models.example/parcel.json"}}
+    tool = {"type": "function", "function": B | {"parameters": {"type": "text"}}}
+    for path, form, param in (
+        (CHAT, {"response_format": {"type": "json_schema", "json_schema": elsewhere}}, "response_format"),
+        (CHAT, {"tools": [tool]}, "tools[0]"),
+        (CHAT, {"tool_choice": "required"}, "tool_choice"),
+        (MESSAGES, {"tools": CLAUDES, "tool_choice": "b"}, "tool_choice"),
+        (MESSAGES, {"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
+    ):
+        body = {"model": "tools", "messages": PROMPT, "max_tokens": 9} | form
+        answer = plain.endpoint.client.post(path, json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert plain.model.asked == []
 
 
 def test_a_call_that_a_person_releases_goes_out_and_a_text_in_its_place_is_a_text(plain: Plain) -> None:
@@ -210,6 +260,9 @@ def test_a_call_passes_through_where_the_upstream_says_so_and_texts_are_judged(p
     assert (told["action"], told["passed_through"], told["calls"]) == ("abstain", True, 1)
     assert kept(site, "passing")["sampling"]["problem"] == "passed_through"
     assert post(endpoint, model="passing", tools=TOOLS, headers=once).content == first.content
+    in_shadow = post(endpoint, model="shadow-passing", tools=TOOLS).json()
+    assert in_shadow["choices"][0]["message"]["tool_calls"]
+    assert (in_shadow["streamer"]["enforced"], in_shadow["streamer"]["passed_through"]) == (False, True)
     model.reply = cycling(AGREED, AGREED, CALLS[0], AGREED)
     told = post(endpoint, model="passing", tools=TOOLS).json()["streamer"]
     assert (told["action"], told["answers"]) == ("ship", ANSWERS)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from streamer.gates.batch_key import BatchKey
 from streamer.security.api_keys import Rate
+from streamer.store.desk.release_desk import Release
 from streamer_client import Client
 from tests.faults.endpoint import GATE, Endpoint, Site, action, batch, held
 from tests.faults.site import wait_until
@@ -61,7 +63,10 @@ def test_what_a_key_allows(site: Site) -> None:
     shipped = action(client.post(decisions, json=batch("b-1"), headers=decides | {"host": "gates.example"}))
     assert shipped["action"] == "ship"
     held(client.post(labels, json=LABEL, headers=decides), 403, "not_allowed")
-    held(client.get(f"{decisions}/b-1", headers=decides), 403, "not_allowed")
+    held(client.get(known, headers=decides), 403, "not_allowed")
+    for path in (f"{decisions}/b-1", f"/v1/gates/{GATE}/desk/b-1"):
+        held(client.get(path, headers=others), 403, "not_allowed")
+    assert client.get(f"{decisions}/b-1", headers=decides).json() == shipped
     assert client.post(labels, json=LABEL, headers=everything).json() == {"recorded": 1}
     assert client.get(f"{decisions}/b-1", headers=everything).json() == shipped
     assert client.get(f"/v1/gates/{GATE}", headers=everything).status_code == 200
@@ -69,6 +74,26 @@ def test_what_a_key_allows(site: Site) -> None:
     for path in ("/openapi.json", "/docs"):
         assert client.get(path).status_code == 200, "the description is no secret"
     site.check()
+
+
+def test_whoever_may_have_a_batch_decided_may_ask_what_became_of_it_at_the_desk(sqlite_site: Site) -> None:
+    sqlite_site.gate("waits", hold_action="escalate", desk_deadline_seconds=600.0)
+    endpoint = sqlite_site.serve()
+    (_, decides), (_, reads), (_, labels) = (
+        key(sqlite_site, may, gates=["waits"]) for may in ("decide", "read", "label")
+    )
+    asks_for_keys(endpoint)
+    at = "/v1/gates/waits/desk/b-1"
+    wait_until(lambda: endpoint.client.get(at, headers=reads).status_code == 404, "all are read")
+    body = batch("b-1", score=0.1)
+    assert action(endpoint.client.post("/v1/gates/waits/decisions", json=body, headers=decides))["desk_until"]
+    assert endpoint.client.get(at, headers=decides).status_code == 202
+    made = Release(response_id="a", text="Better.")
+    sqlite_site.store.desk.decide(BatchKey("waits", "b-1", 1), made, by="account:ana", remark="why")
+    read, told = (endpoint.client.get(at, headers=one).json() for one in (reads, decides))
+    assert (told["text"], told["remark"]) == ("Better.", "why")
+    assert read == told | {"by": "account:ana"}, "a key that may decide need not know who"
+    held(endpoint.client.get(at, headers=labels), 403, "not_allowed")
 
 
 def test_a_key_that_asks_too_often_and_one_that_is_revoked(sqlite_site: Site) -> None:

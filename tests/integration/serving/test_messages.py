@@ -87,8 +87,10 @@ def test_errors_and_models_are_in_its_own_form(plain: Plain) -> None:
     assert (error["param"], error["message"][:22]) == ("output_config.format", "output_config.format: ")
     assert ask(plain, model="strict", temperature=1)["error"]["param"] == "temperature"
     client = plain.endpoint.client
-    counted = client.post("/v1/messages/count_tokens", json={})
-    assert (counted.status_code, counted.json()["error"]["type"]) == (404, "not_found_error")
+    for place, says in (("count_tokens", "are not counted"), ("batches", "batches"), ("x", "a gate answers")):
+        answer = client.post(f"/v1/messages/{place}", json={})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+        assert says in answer.json()["error"]["message"]
     plain.model.reply = differing
     held = ask(plain, model="status")["error"]
     assert (held["message"], held["type"]) == ("Ask a person.", "api_error")

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from streamer.errors import Fenced, TopicRecreated
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
+from streamer.events.responses import REQUEST_HEADER, SAMPLING
 from streamer.journal import DataGap, OutboxMessage, Slice
 from tests.at_once import at_once
 from tests.integration.store.conftest import World
@@ -97,13 +98,19 @@ def test_other_content_is_a_conflict_and_becomes_a_dead_letter(world: World):
             lease, world.decision(1, "b", content="two"), world.redelivery(2, "b", content="3"), expected=1
         )
     )
-    assert kinds == [["conflict", "conflict"]]
-    assert world.rows("SELECT code FROM dead_letters") == [(CONFLICTING_CONTENT,)] * 2
+    # Only requests by HTTP say what they were sampled for: a publisher may send any header.
+    asked = {"metadata": {SAMPLING: {"request": "a1"}}}
+    for n in (3, 4):
+        record = replace(world.record(n), headers=((REQUEST_HEADER, b"a1"),))
+        sampled = world.decision(n, "c", content=f"{n}", record=record, **asked)
+        kinds += world.commit(world.slice(lease, sampled, expected=n))
+    assert kinds == [["conflict", "conflict"], ["decision"], ["conflict"]]
+    assert world.rows("SELECT code FROM dead_letters") == [(CONFLICTING_CONTENT,)] * 3
     letters = [
         m for m in world.store.unpublished([lease.partition], limit=10) if m.topic == "streamer.dead-letters"
     ]
-    assert [letter.value for letter in letters] == [b'{"n": 1}', b'{"n": 2}']
-    assert world.rows("SELECT count(*) FROM decisions") == [(1,)]
+    assert [letter.value for letter in letters] == [b'{"n": 1}', b'{"n": 2}', b'{"n": 4}']
+    assert world.rows("SELECT count(*) FROM decisions") == [(2,)]
 
 
 def test_repeats_inside_one_commit_are_outcomes_too(world: World):

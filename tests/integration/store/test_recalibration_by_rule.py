@@ -192,7 +192,10 @@ def test_a_person_closes_by_going_back_to_a_run_that_held_everything_too(
 def test_nothing_opens_by_hand_without_a_label(site: Callable[..., LabelledGate]) -> None:
     one = site()
     numbers = one.decide(200)
-    with pytest.raises(NothingToCalibrate, match=r"none of the 100 drawn responses .* has a label"):
+    with pytest.raises(NothingToCalibrate, match=r"none of the 100 drawn .* has a label; label some first"):
+        one.open()
+    one.label(numbers[110:], bad_below(0.3))
+    with pytest.raises(NothingToCalibrate, match="90 labels of newer draws are not read until the older"):
         one.open()
     assert one.policy.version == 1
     one.label(numbers, bad_below(0.3))

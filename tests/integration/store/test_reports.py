@@ -32,16 +32,21 @@ def test_counts_and_the_recent(world: World) -> None:
         world.decision(0, "x", actions=("abstain", "ship"), policy=policy),
         world.decision(1, "y", policy=policy, scores=None),
         world.decision(2, "y", policy=policy, attempt=2),
+        world.decision(3, "none", policy=policy, actions=(), scores=None),
     )
     reports = world.store.reports
-    assert reports.decided_and_shipped("open-bot") == (3, 1)
+    assert reports.decided_and_shipped("open-bot") == (4, 1)
     assert reports.decided_and_shipped("support-bot") == (0, 0)
     decided = reports.decided_batches("open-bot")
     assert decided["x"].scores == (0.25, 0.75)
     assert decided["x"].shipped == (False, True)
     assert decided["y"].scores == (None, None)
-    assert reports.outbox_pending() == 5
-    newest, _, oldest = newest_decisions(world.store, "open-bot")
+    assert reports.outbox_pending() == 6
+    empty, newest, _, oldest = newest_decisions(world.store, "open-bot")
+    assert (empty.batch_id, empty.responses, empty.shipped, empty.best_score) == ("none", 0, 0, None)
+    with reports.table("decisions", gate="open-bot") as (columns, pages):
+        *_, exported = (dict(zip(columns, row, strict=True)) for page in pages for row in page)
+    assert [exported[name] for name in ("batch_id", "responses", "mean_score")] == ["none", 0, None]
     assert (newest.batch_id, newest.attempt, newest.offset, newest.decided_at) == ("y", 2, 2, START)
     assert (oldest.selected, oldest.best_score, oldest.responses, oldest.shipped) == ("b", 0.75, 2, 1)
     assert oldest.threshold is None

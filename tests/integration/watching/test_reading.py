@@ -147,6 +147,9 @@ def test_a_decision_waits_for_its_label_and_holds_up_the_rest_until_it_is_overdu
     report = watcher.watch(GATE, now=START + 2 * DAY)
     assert report.exposure == expected.exposure()
     assert report.late == 3
+    # The same once more changes nothing, and is not late.
+    traffic.label(traffic.made[:5], severities, at=START + 3 * DAY)
+    assert watcher.watch(GATE, now=START + 3 * DAY).late == 3
 
 
 def test_only_labels_of_what_was_drawn_and_of_the_gates_kind_are_used(

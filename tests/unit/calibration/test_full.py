@@ -5,7 +5,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamer.calibration.full_fit import RIDGE, TIE, allowed, bag_counts, chance_above, fit_full
+from streamer.calibration.full_fit import (
+    RIDGE,
+    TIE,
+    alike,
+    allowed,
+    bag_counts,
+    chance_above,
+    fit_full,
+    unfamiliar,
+)
+from streamer.calibration.signal_order import SIGNALS, UNREAD
+from streamer.clouds.compared_methods import full_counts
 
 
 def refitted(rows, bad, row, *, ridge=RIDGE):
@@ -120,3 +131,19 @@ def test_what_cannot_be_fitted_is_refused(rows, bad, says):
 def test_a_row_of_another_list_of_signals_is_refused():
     with pytest.raises(ValueError, match="must have 2 signals, not 3"):
         fit_full(np.zeros((3, 2)), [True] * 3).count(np.zeros(3))
+
+
+def test_a_batch_is_compared_with_labels_of_its_kind():
+    _, cut = kinds = np.zeros((2, len(SIGNALS)))
+    cut[UNREAD.start] = 1
+    for counts, least, held in [
+        ((19, 41), 20, [True, False]),
+        ((20, 19), 20, [False, True]),
+        ((40, 40), 5001, [False, True]),
+        ((40, 0), 60, [False, True]),
+        ((1, 60), 0, [False, False]),
+    ]:
+        rows = np.repeat(kinds, counts, axis=0)
+        assert [unfamiliar(row, alike(rows), least=least) for row in kinds] == held
+        never = full_counts(rows, np.zeros(len(rows), bool), kinds) > len(rows)
+        assert least != 20 or never.tolist() == held

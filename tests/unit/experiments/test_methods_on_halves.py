@@ -78,6 +78,11 @@ def test_methods_stand_to_each_other_as_their_promises_do(scored, unit):
         assert served["transductive"] >= served["mean"]
 
 
+def test_no_method_serves_what_the_encoder_does_not_read(scored):
+    halves = Halves.of([ScoredCloud(one.cloud, None) for one in scored], "best", SEEDS)
+    assert not any(outcomes(method.run, halves, 0.15).ship_rate.any() for method in METHODS_COMPARED)
+
+
 def test_scores_are_computed_once(scored, tmp_path, monkeypatch):
     by_id = {item.cloud.batch_id: item.scores for item in scored}
     asked: dict[str, Any] = {

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from streamer.events.limits import Limits
+from streamer.serving.deadline import deadline
 from streamer.serving.problems import Problem
-from streamer.serving.requests import body, deadline
+from streamer.serving.requests import Answering
 
 
 class Ahead(asyncio.SelectorEventLoop):
@@ -27,6 +29,11 @@ class Ahead(asyncio.SelectorEventLoop):
 
 @pytest.mark.parametrize(("wanted", "waited"), [(0.01, 0.5), (0.5, 0.5), (7.0, 7.0), (100.0, 30.0)])
 def test_a_body_is_waited_for_until_the_requests_own_deadline(wanted: float, waited: float) -> None:
+    other: Any = None
+    answering = Answering(
+        request_log=other, limits=Limits(), longest=240.0, clock=other, authorize=other, releases=other
+    )
+
     async def never() -> Any:
         await asyncio.sleep(10_000)
 
@@ -34,7 +41,7 @@ def test_a_body_is_waited_for_until_the_requests_own_deadline(wanted: float, wai
         json = [(b"content-type", b"application/json")]
         request = Request({"type": "http", "headers": json}, never)
         with pytest.raises(Problem, match=f"did not come within {waited:g} s"):
-            await body(request, 1000, deadline(wanted, 240.0, now=datetime.now(UTC)))
+            await answering.body(request, deadline(wanted, 240.0, now=datetime.now(UTC)))
         assert asyncio.get_running_loop().time() == waited
 
     with asyncio.Runner(loop_factory=Ahead) as runner:

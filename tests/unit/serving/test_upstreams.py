@@ -11,6 +11,7 @@ import pytest
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Message
 from streamer.scoring.steps import Steps
+from streamer.serving.chat.forms import reader
 from streamer.serving.chat.request import ChatRequest
 from streamer.serving.chat.upstream import After, Upstream
 from streamer.settings.settings import load_settings
@@ -56,42 +57,24 @@ def test_an_upstream_of_a_name_that_no_gate_can_have_is_refused() -> None:
 BEFORE = After(
     gate="cheap", upstream="tiny@1a2b3c4d", scorer="gram", encoder="e@1", at_least=0.1, at_most=0.6
 )
-CHANGES: list[tuple[str, Any]] = [
-    ("cached", "accept"),
-    ("base_url", "https://others.example/v1"),
-    ("model", "large"),
-    ("answers", 11),
-    ("per_request", 1),
-    ("temperature", 0.0),
-    ("top_p", 0.5),
-    ("max_tokens", 100),
-    ("system_prompt", "Be brief."),
-    ("after", BEFORE),
-    ("schemas", ("any",)),
-    ("tools", "judge"),
-]
-NO_CHANGES: list[tuple[str, Any]] = [
-    ("api_key", "sk-other"),
-    ("timeout", 5.0),
-    ("tries", 1),
-    ("concurrency", 1),
-    ("token_limit_name", "max_completion_tokens"),
-    ("hold_message", "Ask a person."),
-    ("hold_status", 503),
-    ("parameters", "refuse"),
-    ("in_shadow", "first"),
-    ("then", "dear"),
-    ("then_from", 0.2),
-    ("with_earlier", True),
-]
+CHANGES: dict[str, Any] = {
+    "cached": "accept", "base_url": "https://others.example/v1", "model": "large", "answers": 11,
+    "per_request": 1, "temperature": 0.0, "top_p": 0.5, "max_tokens": 100, "system_prompt": "Be brief.",
+    "after": BEFORE, "schemas": ("any",), "tools": "judge",
+}  # fmt: skip
+NO_CHANGES: dict[str, Any] = {
+    "api_key": "sk-other", "timeout": 5.0, "tries": 1, "concurrency": 1, "hold_message": "Ask a person.",
+    "token_limit_name": "max_completion_tokens", "hold_status": 503, "parameters": "refuse",
+    "in_shadow": "first", "then": "dear", "then_from": 0.2, "with_earlier": True,
+}  # fmt: skip
 
 
 def test_its_id_changes_with_what_decides_its_answers_and_with_nothing_else() -> None:
     usual = Upstream(base_url="https://models.example/v1", model="small")
-    changed = [replace(usual, **{name: value}).id for name, value in CHANGES]
+    changed = [replace(usual, **{name: value}).id for name, value in CHANGES.items()]
     assert len({usual.id, *changed}) == 1 + len(CHANGES)
-    assert {replace(usual, **{name: value}).id for name, value in NO_CHANGES} == {usual.id}
-    assert {name for name, _ in CHANGES + NO_CHANGES} | {
+    assert {replace(usual, **{name: value}).id for name, value in NO_CHANGES.items()} == {usual.id}
+    assert {*CHANGES, *NO_CHANGES} | {
         "price", "first_delay", "longest_delay", "allow_plaintext", "steps", "stop_above", "stop_below",
         "resample",
     } == {field.name for field in fields(Upstream)}  # fmt: skip
@@ -178,11 +161,16 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
         Upstream(**{name: value})
 
 
+def test_a_wrong_value_is_named_with_its_gate() -> None:
+    with pytest.raises(UsageError, match=r"^\[upstreams\.bot\]: .*base_url must look like"):
+        loaded({"MODEL_KEY": "sk-said"}, base_url="models.example/v1")
+
+
 def test_conversations_that_read_alike_are_not_the_same() -> None:
     def request(*messages: Message) -> ChatRequest:
         return ChatRequest(
-            gate="bot", messages=messages, metadata={}, sampling={}, form={}, stream=False,
-            usage_chunk=False, asked={}, size=0,
+            gate="bot", messages=messages, metadata={}, sampling={}, form={}, as_answer=reader({}),
+            stream=False, usage_chunk=False, asked={}, size=0,
         )  # fmt: skip
 
     assert request(Message("user", "Where?")).prompt == "Where?"

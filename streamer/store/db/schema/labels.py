@@ -22,7 +22,7 @@ label_revisions = db.table(
     db.required("labelled_at", db.UtcDateTime, comment="as the labeller said"),
     db.required("received_at", db.UtcDateTime),
     db.required("effective_at", db.UtcDateTime, comment="the earlier of the two"),
-    db.required("source", sa.Text, comment="topic, file, judge, ...", must=db.Characters(64)),
+    db.required("source", sa.Text, comment="topic, http, file, judge, ...", must=db.Characters(64)),
     db.optional(
         "remark", sa.Text, comment="what the person wrote beside it; NULL: nothing", must=db.Characters(500)
     ),
@@ -40,7 +40,7 @@ label_revisions = db.table(
     ),
     db.check("effective_at", "effective_at <= labelled_at AND effective_at <= received_at"),
     sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
-    sealed="source <> 'topic'",
+    sealed="source NOT IN ('topic', 'http')",
 )
 
 label_signatures = db.table(
@@ -53,7 +53,7 @@ label_signatures = db.table(
         "key_id", sa.Text, comment="SHA-256 of the public key, in hexadecimal", must=db.Characters(64)
     ),
     db.required("received_at", db.UtcDateTime),
-    db.required("source", sa.Text, comment="topic, file, judge, ...", must=db.Characters(64)),
+    db.required("source", sa.Text, comment="topic, http, file, judge, ...", must=db.Characters(64)),
     sa.UniqueConstraint("label", "key_id", "signature"),
-    sealed="source <> 'topic'",
+    sealed="source NOT IN ('topic', 'http')",
 )

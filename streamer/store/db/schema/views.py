@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from streamer.store.db.schema.decisions import batches, decisions, responses
 from streamer.store.db.schema.gates import gate_revisions, policies
 from streamer.store.db.schema.joins import (
-    ANSWERED,
     BATCH,
+    DECIDED,
     POLICY_OF_DECISION,
     RESPONSE,
     REVISION_OF_POLICY,
@@ -28,12 +28,13 @@ _SINGLE = (
 DECISIONS = (
     sa.select(
         *_SINGLE,
-        sa.func.count().label("responses"),
+        sa.func.count(responses.c.batch).label("responses"),
         sa.func.sum(sa.case((responses.c.action == "ship", 1), else_=0)).label("shipped"),
         sa.func.max(responses.c.score).label("best_score"),
         sa.func.avg(responses.c.score, type_=REAL).label("mean_score"),
     )
-    .select_from(ANSWERED)
+    .select_from(DECIDED)
+    .outerjoin(responses, responses.c.batch == decisions.c.batch)  # a batch may have none
     .join(policies, POLICY_OF_DECISION)
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(outcomes, (outcomes.c.batch == decisions.c.batch) & (outcomes.c.kind == "decision"))

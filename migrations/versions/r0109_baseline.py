@@ -11,11 +11,11 @@ from alembic import op
 from streamer.store.db.schema import metadata, views
 from streamer.store.db.schema.types import MONTH, MONTHLY, kept_of
 
-revision = "0108"
+revision = "0109"
 down_revision = None
 branch_labels = None
 depends_on = None
-serves = "0108"
+serves = "0109"
 """The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
 
 FIRST = 2000 * 12 * MONTH
