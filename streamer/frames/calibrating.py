@@ -14,7 +14,7 @@ from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import budget
 from streamer.calibration.history import History
 from streamer.calibration.specification import Sample
-from streamer.clouds.offline import ScoredCloud, bad_groups, measured_units
+from streamer.clouds.offline import ScoredCloud, bad_groups, held_as, measured_units
 from streamer.errors import UsageError
 from streamer.frames.answers import Encode, Read
 from streamer.gates.batch_key import BatchKey
@@ -31,6 +31,10 @@ from streamer.recalibration.sampled import (
     one_of_each,
 )
 from streamer.scoring.blank import is_blank
+from streamer.scoring.registry import LIKELIHOOD
+from streamer.scoring.unread_answers import HELPS
+from streamer.wording.numbers import counted
+from streamer.wording.policies import FEWER_HELPS, fewer_text
 
 
 class Marking(NamedTuple):
@@ -94,6 +98,30 @@ def why_closed(settings: GateSettings, sample: Sample) -> str:
         )
     reason = settings.calibrator.why_closed(for_gate(settings, sample))
     return f"Nothing ships: {reason or 'even the answers with the highest scores do more harm than the budget allows'}."
+
+
+def nothing_to_calibrate(found: Sequence[ScoredCloud], settings: GateSettings) -> str:
+    """Say that no prompt can calibrate, and what helps where the encoder does not read the answers."""
+    said = "no prompt has an answer that could ship and has a severity: nothing to calibrate on"
+    likely = settings.scorer == LIKELIHOOD
+    if unread := sum(held_as(item, settings.unit, likely=likely) == "not_read" for item in found):
+        said += (
+            f"; the encoder does not read an answer of {unread:,} of {counted(len(found), 'prompt', 'prompts')}, which the method "
+            f"{settings.method} therefore holds (not_read), and what helps is {HELPS}"
+        )
+    return said
+
+
+def fewer_note(
+    found: Sequence[ScoredCloud], groups: Sequence[LabelledGroup], learnt: Sequence[ScoredCloud]
+) -> str:
+    """Say how many prompts that scores decide have fewer answers than any of those learnt from that calibrated; empty for none."""
+    names = {group.id.removesuffix("#1") for group in groups}
+    fewest = min(len(one.cloud.samples.responses) for one in learnt if one.cloud.batch_id in names)
+    sizes = [len(one.cloud.samples.responses) for one in found if one.scores is not None]
+    if not (fewer := sum(size < fewest for size in sizes)):
+        return ""
+    return f"{fewer_text(fewer, counted(len(sizes), 'prompt', 'prompts'), fewest)}; {FEWER_HELPS}."
 
 
 def segments_of(table: Read, key: str | None) -> dict[str, str]:

@@ -36,7 +36,9 @@ from streamer.frames.answers import Read, mapping_of, measured, read, scored, si
 from streamer.frames.calibrating import (
     any_budget,
     encode_of,
+    fewer_note,
     history_of,
+    nothing_to_calibrate,
     one_of_each_burst,
     prompts_of,
     segments_of,
@@ -58,9 +60,6 @@ from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, CHOOSING, GRAM, LIKELIHOOD, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
-from streamer.scoring.unread_answers import HELPS
-from streamer.wording.numbers import counted
-from streamer.wording.policies import FEWER_HELPS, fewer_text
 
 _MOST_DRAWS = 256
 _OWN = External.name
@@ -236,15 +235,7 @@ class Gate:
     ) -> Gate:
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
         if not groups:
-            unread, helps = self._unread(found, settings), ""
-            if unread:
-                helps = (
-                    f"; the encoder does not read an answer of {unread:,} of {counted(len(found), 'prompt', 'prompts')}, which the method "
-                    f"{settings.method} therefore holds (not_read), and what helps is {HELPS}"
-                )
-            raise UsageError(
-                f"no prompt has an answer that could ship and has a severity: nothing to calibrate on{helps}"
-            )
+            raise UsageError(nothing_to_calibrate(found, settings))
         bursts = None
         if self.group_by is not None:
             groups, bad = one_of_each_burst(groups, table, found, self.group_by, str(self.seed).encode())
@@ -286,21 +277,12 @@ class Gate:
                 segments=[segments[group.id] for group in groups] if by_segment else None,
                 pooled=pooled_segments(settings, own.rule),
             )
-        calibrated = {group.id.removesuffix("#1") for group in groups}
-        self._fewest = min(
-            len(item.cloud.samples.responses) for item in found if item.cloud.batch_id in calibrated
-        )
         self._bursts = bursts
         self._gate = PolicyGate(
             unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule, losses=losses, bursts=bursts
         )
         self._fitted_on = (frame, table, tuple(found), drop)
         return self
-
-    def _unread(self, found: Sequence[ScoredCloud], settings: GateSettings) -> int:
-        """How many prompts are held since the encoder does not read an answer."""
-        likely = settings.scorer == LIKELIHOOD
-        return sum(held_as(item, self.unit, likely=likely) == "not_read" for item in found)
 
     def decide(self, frame: Any) -> Decisions:
         """Decide answers; severities, where there are some, are not looked at.
@@ -311,15 +293,9 @@ class Gate:
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.kept_columns, severities=False)
         found = self._scored(table, self.settings_)[0]
-        self._warn_of_fewer(found)
+        if said := fewer_note(found, self.groups_, self._fitted_on[2]):
+            warnings.warn(said, FewerAnswersWarning, stacklevel=2)
         return self._decisions(frame, table, found)
-
-    def _warn_of_fewer(self, found: Sequence[ScoredCloud]) -> None:
-        """Warn where prompts that scores decide have fewer answers than any that calibrated."""
-        sizes = [len(item.cloud.samples.responses) for item in found if item.scores is not None]
-        if fewer := sum(size < self._fewest for size in sizes):
-            told = fewer_text(fewer, counted(len(sizes), "prompt", "prompts"), self._fewest)
-            warnings.warn(f"{told}; {FEWER_HELPS}.", FewerAnswersWarning, stacklevel=3)
 
     def fit_decide(self, frame: Any) -> Decisions:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
@@ -350,7 +326,8 @@ class Gate:
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
             found = tuple(self._scored(table, settings)[0])
-            self._warn_of_fewer(found)
+            if said := fewer_note(found, self.groups_, self._fitted_on[2]):
+                warnings.warn(said, FewerAnswersWarning, stacklevel=2)
             splits = [HalvesSplit(self.seed, (), np.arange(len(found)))]
         else:
             splits = splits_of(found, self.seed, in_order=settings.calibrator.by_order)

@@ -39,10 +39,10 @@ from streamer.recalibration.sampled import (
     prompts_of,
     scores_of,
     severities_of,
+    unread_text,
     was_before,
 )
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
-from streamer.scoring.unread_answers import HELPS
 
 Heads = tuple[tuple[str, str, int, int, str], ...]
 """Where logs end: log, topic, number, size and root (hex) of each partition's, and of the control log, which is ``"control", "", 0``."""
@@ -475,16 +475,6 @@ def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
 
 
 _RESPONSE_ID = attrgetter("response_id")
-
-
-def unread_text(settings: GateSettings, looked: int, unread: int) -> str:
-    """Say that nothing is drawn of batches that were held as not read, and what helps; empty where labels of them do."""
-    if not unread or settings.calibrator.of_signals:
-        return ""
-    return (
-        f"; its encoder did not read {unread} of the newest {looked} (not_read), and the audit draws none that the method "
-        f"{settings.method} cannot score: what helps is {HELPS}"
-    )
 
 
 def _nothing(gate: GateRevision, since: Since | None, looked: int, unread: int) -> str:

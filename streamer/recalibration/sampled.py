@@ -16,6 +16,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import INDICATOR, CalibrationLosses, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import counts_bad, uniform_of
+from streamer.scoring.unread_answers import HELPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,16 @@ def pooled_segments(settings: GateSettings, rule: Rule) -> list[str] | None:
     if isinstance(rule, Segments) and settings.segment_fallback == "pooled":
         return [name for name, _ in rule.own]
     return None
+
+
+def unread_text(settings: GateSettings, looked: int, unread: int) -> str:
+    """Say that nothing is drawn of batches that were held as not read, and what helps; empty where labels of them do."""
+    if not unread or settings.calibrator.of_signals:
+        return ""
+    return (
+        f"; its encoder did not read {unread} of the newest {looked} (not_read), and the audit draws none that the method "
+        f"{settings.method} cannot score: what helps is {HELPS}"
+    )
 
 
 def burst_note(key: str) -> str:

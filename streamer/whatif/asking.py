@@ -25,8 +25,8 @@ from streamer.recalibration.run import (
     NothingToCalibrate,
     Since,
     calibrate_gate,
-    unread_text,
 )
+from streamer.recalibration.sampled import unread_text
 from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched

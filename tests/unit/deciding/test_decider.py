@@ -31,7 +31,7 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
 from streamer.scoring.registry import EVERY, SCORER_NAMES
-from streamer.scoring.signals.signal_list import signal_list
+from streamer.scoring.signals.signal_list import MEASURED, signal_list
 from streamer.scoring.unread_answers import CUT, UNREAD
 from tests.made import a_decider, a_label, a_policy, an_event
 
@@ -688,7 +688,7 @@ def test_one_answer_is_enough_for_a_gate_that_compares_none():
     given = [row[name] for one in listed.given for name in (one, f"{one}:missing")]
     wanted = [x for y in (-0.3, -0.6, -0.6) for x in (2 * np.exp(y) - 1, 0)]
     assert given == pytest.approx([*wanted, 0, 1])
-    compares = {one.name for one in listed.measured if one.of_others}
+    compares = {one.name for one in MEASURED if one.of_others}
     assert not any(row[name] for name in compares), "what needs others says nothing of one alone"
     assert all(row[name] for name in ("length", "question_overlap", "has_number"))
     figures = decided(logprob=-0.3, signals={"low_logprob": -0.6, "least_logprob": -0.6})
