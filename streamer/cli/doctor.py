@@ -81,7 +81,9 @@ def _print(finding: Diagnosis) -> None:
     from rich.text import Text
 
     line = Text.assemble(
-        (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject}: ", "bold"), finding.text
+        (f"{finding.level:<5}", _STYLES[finding.level]),
+        (f"{finding.subject}: ", "bold"),
+        finding.text,
     )
     console = output()
     console.print(line, soft_wrap=True)
@@ -133,7 +135,9 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
     unknown = misspelt_variables(Settings)
     if unknown:
         yield _warn(
-            "settings", f"set, but no setting: {', '.join(unknown)}", "`streamer config show` lists the names"
+            "settings",
+            f"set, but no setting: {', '.join(unknown)}",
+            "`streamer config show` lists the names",
         )
     else:
         yield _ok("settings", f"{len(settings.origins)} differ from the defaults")
@@ -141,7 +145,10 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     if settings.encoder.name == NO_ENCODER:
-        yield _ok("encoder", "none: workers decide on scores, and on embeddings where the gate accepts them")
+        yield _ok(
+            "encoder",
+            "none: workers decide on scores, and on embeddings where the gate accepts them",
+        )
         return
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
@@ -158,7 +165,8 @@ def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     with closing(asked):
         identity = asked.identity
         yield _ok(
-            "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
+            "encoder",
+            f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts",
         )
 
 
@@ -221,7 +229,8 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     yield _ok("broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
         yield _warn(
-            "broker", "it is the embedded broker, for trial use only: it loses everything when it stops"
+            "broker",
+            "it is the embedded broker, for trial use only: it loses everything when it stops",
         )
     else:
         problems = wiring.check_topics(settings)

@@ -86,7 +86,8 @@ class JudgeOptions:
     """The judge."""
 
     judge: bool = flag(
-        "--judge", "Ask the configured judge for scores that the files lack; its ratings are cached."
+        "--judge",
+        "Ask the configured judge for scores that the files lack; its ratings are cached.",
     )
     judge_model: str | None = option("MODEL", "The judge's model; overrides the setting and implies --judge.")
     judge_base_url: str | None = option(
@@ -117,7 +118,9 @@ def evaluate(
         None,
     ),
     out: Path = option(
-        "DIR", "Folder for the report, tables and CSV files; created if missing.", Path("evaluation")
+        "DIR",
+        "Folder for the report, tables and CSV files; created if missing.",
+        Path("evaluation"),
     ),
     unlabelled: UnlabelledOption = "worst",
     from_store: list[str] | None = option(
@@ -201,7 +204,11 @@ def evaluate(
 
 
 def _options(
-    asked: AskedOptions, scores: ScoreOptions, judge_field: str, signals: SignalList, unlabelled: str
+    asked: AskedOptions,
+    scores: ScoreOptions,
+    judge_field: str,
+    signals: SignalList,
+    unlabelled: str,
 ) -> "Options":
     """Return what is evaluated of answers other than claims. Raises `UsageError`."""
     from streamer.research.evaluation import Options

@@ -28,7 +28,8 @@ _AT_ONCE = 20_000
 """Rows of a row group: engines read these side by side."""
 
 GateOption = Annotated[
-    str | None, opt.option("GATE", "Of this gate. [default: of all]", ..., autocompletion=opt.gate_names)
+    str | None,
+    opt.option("GATE", "Of this gate. [default: of all]", ..., autocompletion=opt.gate_names),
 ]
 SinceOption = Annotated[str | None, opt.option("TIME", "How far back, like 12h, 30d. [default: all]", ...)]
 FormatOption = Annotated[
@@ -39,7 +40,10 @@ OutOption = Annotated[Path | None, opt.option("FILE", "Where to. [default: stand
 
 @exports.command("decisions")
 def export_decisions(
-    gate: GateOption = None, since: SinceOption = None, form: FormatOption = "csv", out: OutOption = None
+    gate: GateOption = None,
+    since: SinceOption = None,
+    form: FormatOption = "csv",
+    out: OutOption = None,
 ) -> None:
     """Write a row for each decision, without texts: docs/using.md says what the columns are."""
     _export("decisions", gate, since, form, out)
@@ -47,7 +51,10 @@ def export_decisions(
 
 @exports.command("labels")
 def export_labels(
-    gate: GateOption = None, since: SinceOption = None, form: FormatOption = "csv", out: OutOption = None
+    gate: GateOption = None,
+    since: SinceOption = None,
+    form: FormatOption = "csv",
+    out: OutOption = None,
 ) -> None:
     """Write a row for each severity that was given; of a labeller's for one answer the last counts."""
     _export("labels", gate, since, form, out)

@@ -34,7 +34,8 @@ _ByForClaims: Any = Annotated[
 _File = Annotated[
     str,
     opt.argument(
-        "FILE", "Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input."
+        "FILE",
+        "Response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
     ),
 ]
 
@@ -146,7 +147,8 @@ def _label(
         if missing:
             _warn_missing(missing, of["claims"])
         warn_failed(
-            tally, f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:"
+            tally,
+            f"{counted(tally.failures, what, many)} not labelled; their clouds are not written:",
         )
     if tally.failures:
         raise typer.Exit(FAILED)
@@ -165,7 +167,8 @@ def _options() -> Iterator[inspect.Parameter]:
 _KEPT = "The clouds with labels; what it holds already is not labelled again."
 _PARTS = f"What of the answers is read: {', '.join(FORMS)}."
 _By: Any = Annotated[
-    Literal[tuple(by_programs())], opt.option(None, "Who labels; settings in the groups of these names.", ...)
+    Literal[tuple(by_programs())],
+    opt.option(None, "Who labels; settings in the groups of these names.", ...),
 ]
 opt.with_parameters(
     clouds,

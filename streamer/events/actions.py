@@ -124,7 +124,8 @@ class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     alpha: Annotated[float, about("The budget on exposure risk.", gt=0, lt=1)]
     method: str
     segment: Annotated[
-        str | None, about("The batch's segment, empty if it named none; null for a gate without segments.")
+        str | None,
+        about("The batch's segment, empty if it named none; null for a gate without segments."),
     ] = None
 
 
@@ -195,7 +196,8 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     selected: Annotated[str | None, about("The response that may be shown; only unit `best` sets it.")]
     reason: Reason
     responses: Annotated[
-        tuple[ResponseActionV1, ...], about("Under unit `claim`, in a scored batch, the claims of `answer`.")
+        tuple[ResponseActionV1, ...],
+        about("Under unit `claim`, in a scored batch, the claims of `answer`."),
     ]
     policy: ActionPolicyV1
     scorer: ActionScorerV1
@@ -344,7 +346,10 @@ def _line(event: Mapping[str, Any], _: object) -> list[str]:
     unread = [f"{one['not_read']} {one['id']}" for one in event["responses"] if one.get("not_read")]
     policy = event["policy"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
-    marks = [*([] if event["enforced"] else ["shadow"]), *(["to label"] if event["audit"]["sampled"] else [])]
+    marks = [
+        *([] if event["enforced"] else ["shadow"]),
+        *(["to label"] if event["audit"]["sampled"] else []),
+    ]
     return [
         event["gate"],
         batch_text(event),

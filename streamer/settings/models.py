@@ -45,7 +45,9 @@ class EncoderSettings(Group):
         min_length=1,
     )
     device: str = setting(
-        "cpu", "`cpu`; with the engine sentence-transformers also `cuda`, `cuda:1`, `mps`.", min_length=1
+        "cpu",
+        "`cpu`; with the engine sentence-transformers also `cuda`, `cuda:1`, `mps`.",
+        min_length=1,
     )
     cache_texts: int = setting(100_000, "Number of latest texts whose vectors are cached in memory.", ge=0)
     threads: int | None = setting(
@@ -139,7 +141,8 @@ class SamplingSettings(_Asked):
         ),
     )
     limit_parameter: _LimitParameter = setting(
-        "max_tokens", "The endpoint's name for the token limit; if it refuses one, the other is used."
+        "max_tokens",
+        "The endpoint's name for the token limit; if it refuses one, the other is used.",
     )
     timeout_seconds: _RequestSeconds = 60.0
     tries: PositiveInt = setting(
@@ -207,10 +210,15 @@ class UpstreamSettings(Group):
         "max_tokens", "The endpoint's name for that limit; if it refuses one, the other is used."
     )
     system_prompt: str | None = setting(
-        None, "Put before the caller's messages, which may then hold none of their own.", min_length=1
+        None,
+        "Put before the caller's messages, which may then hold none of their own.",
+        min_length=1,
     )
     timeout_seconds: float = setting(
-        60.0, "For one upstream request, from its start to the last byte of its reply.", gt=0, le=3600
+        60.0,
+        "For one upstream request, from its start to the last byte of its reply.",
+        gt=0,
+        le=3600,
     )
     tries: PositiveInt = setting(
         3, "Attempts at one upstream request while the endpoint is busy, failing or unavailable."
@@ -248,7 +256,10 @@ class UpstreamSettings(Group):
         "unjudged, in shadow mode too, which is on record, and texts are judged.",
     )
     resample: int = setting(
-        2, "Most answers that are sampled in place of those of another form than was asked for.", ge=0, le=256
+        2,
+        "Most answers that are sampled in place of those of another form than was asked for.",
+        ge=0,
+        le=256,
     )
     cached: Literal["hold", "accept"] = setting(
         "hold",
@@ -266,10 +277,14 @@ class UpstreamSettings(Group):
         "`streamer plan --rungs` finds the floor and the budgets.",
     )
     then_from: float = setting(
-        0.0, "Hold what scores less than this for good: the next gate would hardly ship it.", ge=0, le=1
+        0.0,
+        "Hold what scores less than this for good: the next gate would hardly ship it.",
+        ge=0,
+        le=1,
     )
     with_earlier: bool = setting(
-        False, "Decide about the answers of the gate that handed the request on together with this one's own."
+        False,
+        "Decide about the answers of the gate that handed the request on together with this one's own.",
     )
 
     _both_prices = model_validator(mode="after")(_check_prices)
@@ -284,13 +299,16 @@ class BertScoreSettings(Group):
         min_length=1,
     )
     layers: int | None = setting(
-        None, "The layer that is compared; by default the one that `bert-score` knows is best.", ge=1
+        None,
+        "The layer that is compared; by default the one that `bert-score` knows is best.",
+        ge=1,
     )
     rescale: bool = setting(
         True, "Rescale so that unrelated texts score 0, as in the paper; needs a baseline."
     )
     baseline_file: str | None = setting(
-        None, "CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of."
+        None,
+        "CSV with the columns LAYER and F, for a model that `bert-score` ships no baseline of.",
     )
     batch_size: PositiveInt = setting(64, "Texts in one pass of the model.")
     device: str = setting("auto", "`auto`, `cpu`, `cuda`, `cuda:1`, `mps`.", min_length=1)

@@ -50,10 +50,12 @@ class KafkaSettings(Group):
     """How to reach the broker, and what the topics are called."""
 
     bootstrap_servers: str | None = setting(
-        None, "`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here."
+        None,
+        "`HOST:PORT[,HOST:PORT...]`; without it commands use the `streamer dev` that runs here.",
     )
     log_id: str | None = setting(
-        None, "Identity of the log, part of every stored offset; by default the Kafka cluster's own id."
+        None,
+        "Identity of the log, part of every stored offset; by default the Kafka cluster's own id.",
     )
     group_id: str = setting("streamer", "Consumer group of the workers.", min_length=1)
     topic_prefix: str = setting(
@@ -61,7 +63,10 @@ class KafkaSettings(Group):
     )
     partitions: int = setting(4, "Partitions of a topic that `topics create` makes.", ge=1, le=2**31 - 1)
     replication_factor: int = setting(
-        -1, "Replicas of a topic that `topics create` makes; -1 leaves it to the broker.", ge=-1, le=2**15 - 1
+        -1,
+        "Replicas of a topic that `topics create` makes; -1 leaves it to the broker.",
+        ge=-1,
+        le=2**15 - 1,
     )
     properties: dict[str, str] = Field(
         default_factory=dict,
@@ -132,7 +137,8 @@ class HttpSettings(Group):
     host: str = setting("127.0.0.1", "Address to listen on; `0.0.0.0` for all.", min_length=1)
     port: _Port = setting(9464, "Port to listen on; 0 takes any free one and prints it.")
     any_port: bool = setting(
-        False, "Take any free port where `port` is in use, as `streamer dev` does unless you name one."
+        False,
+        "Take any free port where `port` is in use, as `streamer dev` does unless you name one.",
     )
 
 
@@ -202,7 +208,9 @@ class AlertSettings(Group):
         None, "Where alerts are posted, signed as https://www.standardwebhooks.com says."
     )
     webhook_secret: str | None = setting(
-        None, "What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.", repr=False
+        None,
+        "What they are signed with: `whsec_` and base64, or a text; 24 bytes or more.",
+        repr=False,
     )
     smtp_url: str | None = setting(
         None, "The mail server: `smtps://NAME@host:465`, or `smtp://NAME@host:587` with STARTTLS."

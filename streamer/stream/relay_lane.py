@@ -413,7 +413,11 @@ class RelayLane:
         return leader is not None and leader != -1
 
     async def _send_group(
-        self, producer: AIOKafkaProducer, to: _Destination, group: Sequence[OutboxMessage], sent: _Sent
+        self,
+        producer: AIOKafkaProducer,
+        to: _Destination,
+        group: Sequence[OutboxMessage],
+        sent: _Sent,
     ) -> None:
         underway: list[tuple[OutboxMessage, asyncio.Future[object]]] = []
         for message in group:
@@ -444,7 +448,10 @@ class RelayLane:
                 sent.errors.append(answer)
 
     async def _answers(
-        self, producer: AIOKafkaProducer, to: _Destination, futures: Sequence[asyncio.Future[object]]
+        self,
+        producer: AIOKafkaProducer,
+        to: _Destination,
+        futures: Sequence[asyncio.Future[object]],
     ) -> list[BaseException | None]:
         """What the broker says of each: None where it has it. A partition that has lost its leader is not waited for.
 
@@ -574,5 +581,6 @@ async def _handed_over(
     batch.append(key=None, value=None, timestamp=None, headers=headers)
     partitions = await producer.partitions_for(message.topic)
     return cast(
-        "asyncio.Future[object]", await producer.send_batch(batch, message.topic, partition=min(partitions))
+        "asyncio.Future[object]",
+        await producer.send_batch(batch, message.topic, partition=min(partitions)),
     )

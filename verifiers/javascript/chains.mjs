@@ -261,7 +261,7 @@ function tellCosigned(cosigned, control, chains, report) {
   }
 }
 
-/** What was given up where backups were restored: of each origin how many heads stay, how many were given up, and the next origin. */
+/** What was given up where backups were restored: of each origin how many heads stay and went, and the next origin. */
 function givenUp(restorations, record, keys, report) {
   const found = [];
   for (const { row, place } of restorations) {
@@ -313,7 +313,7 @@ function formed(name, tree) {
   return plain(tree);
 }
 
-/** A head of this record at its place; throws for anything else, and where a log is shorter than in the head before. */
+/** A head of this record at its place; throws for anything else, and where a log became shorter. */
 function readHead(line, record, index, last) {
   const head = formed("heads", canonicalObject(line));
   const logs = [["control", head.control], ...head.partitions.map((one) => [partitionOf(placeOf(one)), one])];

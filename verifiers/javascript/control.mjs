@@ -175,7 +175,7 @@ export class Governance {
     return run;
   }
 
-  /** The policy of a gate that was the newest when the control log had `size` leaves; undefined if there was none. */
+  /** The newest policy of a gate when the control log had `size` leaves. */
   newest(name, size) {
     const policies = this.gates.get(name)?.policies ?? [];
     return policies.findLast((policy) => policy.index < size);

@@ -420,13 +420,13 @@ function tell(derived, facts, hold, row, fault) {
 /** Whether a policy is one by which somebody closed the gate: no calibration found it, and nothing ships by it. */
 const isClosing = (row) => row.state === "closed" && row.calibration_run === null && row.rule === null;
 
-/** Why a decision was not made under the newest policy that its leaf's control log has, or a closing after it; null: it was. */
+/** Why a decision was not made under the newest policy of its leaf's control log, or a closing after it. */
 export function notNewest({ policy, newest_seen: seen }, newest, closes) {
   if (policy > (newest ?? 0)) return closes ? null : `it was decided under policy ${policy}, which was not there yet`;
   return newest > policy && newest !== seen ? `it was decided under policy ${policy}, when policy ${newest} was in force` : null;
 }
 
-/** Whether its worker trusted no policy of the gate: nothing else is held unscored for the lack of a threshold. */
+/** Whether its worker trusted no policy of the gate. */
 const withoutTrust = ({ reason, responses }) => reason === "no_threshold" && responses.every((one) => one[1] === null);
 
 const SAYS = { decided_at: "moment of decision", policy: "cut" };

@@ -31,7 +31,11 @@ class RequestFailed(Exception):
     """One request failed; with `parameter`, because the model does not take that one."""
 
     def __init__(
-        self, problem: FailureCode, detail: str, wait: float | None = None, parameter: str | None = None
+        self,
+        problem: FailureCode,
+        detail: str,
+        wait: float | None = None,
+        parameter: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.problem = problem
@@ -272,10 +276,15 @@ class LLMClient(ABC):
         if 300 <= status < 400:
             to = reply.headers.get("location", "another address")
             return RequestFailed(
-                "rejected", f"{status}: it redirects to {to}, which is not followed: correct base_url"
+                "rejected",
+                f"{status}: it redirects to {to}, which is not followed: correct base_url",
             )
         parameter = refused_parameter(
-            status=status, code=said.code, param=said.param, message=said.text, sent=parameters.keys()
+            status=status,
+            code=said.code,
+            param=said.param,
+            message=said.text,
+            sent=parameters.keys(),
         )
         return RequestFailed("rejected", detail, parameter=parameter)
 

@@ -145,7 +145,9 @@ class SentenceTransformerEncoder:
             while isinstance(self._model[-1], Normalize):
                 del self._model[-1]
         self._buckets = LengthBuckets(
-            step=_STEP, tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS, longest=self._model.max_seq_length
+            step=_STEP,
+            tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS,
+            longest=self._model.max_seq_length,
         )
         self._by_tokens = _takes_tokens_only(self._model)
         self._tokenizer = reading_tokenizer(self._model)
@@ -216,7 +218,10 @@ class SentenceTransformerEncoder:
     ) -> None:
         def run(index: int) -> int:
             vectors[index] = self._model.encode(
-                [texts[index]], batch_size=1, show_progress_bar=False, normalize_embeddings=self._unit
+                [texts[index]],
+                batch_size=1,
+                show_progress_bar=False,
+                normalize_embeddings=self._unit,
             )[0]
             return 1
 
@@ -291,7 +296,10 @@ def _takes_tokens_only(model: SentenceTransformer) -> bool:
     ):
         return False
     tokenizer = model.tokenizer
-    if getattr(tokenizer, "pad_token_id", None) is None or tokenizer.padding_side not in ("left", "right"):
+    if getattr(tokenizer, "pad_token_id", None) is None or tokenizer.padding_side not in (
+        "left",
+        "right",
+    ):
         return False
     names = set(_preprocess(model, ["probe"])) - {"modality"}
     return {"input_ids", "attention_mask"} <= names <= _FEATURES

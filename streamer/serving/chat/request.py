@@ -322,7 +322,8 @@ def _calls(calls: object, where: str) -> str:
         case [*every] if all(_is_call(one) for one in every):
             return canonical_json(every).decode()
     raise invalid(
-        where, "a list of calls with id, type function, and a function with name and arguments as texts"
+        where,
+        "a list of calls with id, type function, and a function with name and arguments as texts",
     )
 
 
@@ -339,11 +340,15 @@ def _form(given: Mapping[str, Any]) -> dict[str, Any]:
     match given.get("response_format"):
         case None:
             pass
-        case {"type": "json_object"} | {"type": "json_schema", "json_schema": {"name": str(), "schema": {}}}:
+        case {"type": "json_object"} | {
+            "type": "json_schema",
+            "json_schema": {"name": str(), "schema": {}},
+        }:
             form["response_format"] = given["response_format"]
         case _:
             raise invalid(
-                "response_format", "of type text, json_object, or json_schema with a name and a schema"
+                "response_format",
+                "of type text, json_object, or json_schema with a name and a schema",
             )
     choice = given.get("tool_choice")
     if choice == "none":

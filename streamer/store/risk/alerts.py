@@ -261,7 +261,8 @@ def incidents_of(raised: Sequence[RaisedAlert]) -> list[Incident]:
         group.append(one)
     found = [Incident(tuple(sorted(group, key=lambda one: (_worst(one), one.number)))) for group in groups]
     return sorted(
-        found, key=lambda one: (not one.open, one.alerts[0].alert.level != "page", -one.first.number)
+        found,
+        key=lambda one: (not one.open, one.alerts[0].alert.level != "page", -one.first.number),
     )
 
 
@@ -329,7 +330,9 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
     not depend on keys.
     """
     did = sa.select(
-        *policies.c["gate", "version"], policies.c.valid_from.label("moment"), sa.literal(1).label("closed")
+        *policies.c["gate", "version"],
+        policies.c.valid_from.label("moment"),
+        sa.literal(1).label("closed"),
     ).where(policies.c.created_by == MONITOR, policies.c.state == "closed")
     should_have = (
         sa.select(
@@ -339,7 +342,10 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
             sa.literal(0).label("closed"),
         )
         .join(alerts, alerts.c.alert_id == monitor_alarms.c.alert_id)
-        .join(policies, (policies.c.gate == alerts.c.gate) & (policies.c.version >= alerts.c.policy_version))
+        .join(
+            policies,
+            (policies.c.gate == alerts.c.gate) & (policies.c.version >= alerts.c.policy_version),
+        )
         .join(gate_revisions, REVISION_OF_POLICY)
         .outerjoin(alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id)
         .where(
@@ -353,7 +359,10 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
             | (policies.c.valid_from < alert_acknowledgements.c.at),
         )
         .group_by(
-            monitor_alarms.c.gate, monitor_alarms.c.kind, monitor_alarms.c.number, monitor_alarms.c.raised_at
+            monitor_alarms.c.gate,
+            monitor_alarms.c.kind,
+            monitor_alarms.c.number,
+            monitor_alarms.c.raised_at,
         )
     )
     if gate is not None:

@@ -176,7 +176,8 @@ class MonitoredDecisions(Part):
             wanted = sorted(set(numbers).intersection(connection.execute(query.distinct()).scalars()))
             keys = [(one,) for one in wanted]
             rows = sorted(
-                bulk_insert.look_up_rows(connection, _READ, [decisions.c.batch], keys), key=itemgetter(0)
+                bulk_insert.look_up_rows(connection, _READ, [decisions.c.batch], keys),
+                key=itemgetter(0),
             )
             found = _logged(connection, gate, rows, _by_number(connection, rows))
             return _labelled(connection, labels, gate, found, until)
@@ -307,7 +308,9 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
             for one, of, version in zip(shipped, count, versions, strict=True)
         ]
         scores = _scores(
-            ask, of_batch, [(n, units[v], score) for n, v, score in zip(numbers, versions, best, strict=True)]
+            ask,
+            of_batch,
+            [(n, units[v], score) for n, v, score in zip(numbers, versions, best, strict=True)],
         )
     return LoggedDecisions(
         LoggedColumns(
@@ -412,7 +415,11 @@ def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[i
     """Responses of batches in event order: all where a judge is asked, else those alone whose severity is needed."""
     found: dict[int, list[_NeedsLabel]] = defaultdict(list)
     query = sa.select(
-        responses.c.batch, responses.c.position, responses.c.response_id, _SHIPPED, responses.c.drawn
+        responses.c.batch,
+        responses.c.position,
+        responses.c.response_id,
+        _SHIPPED,
+        responses.c.drawn,
     )
     judged = [(one.number,) for one in asked if one.settings.judge_kind is not None]
     others = [(one.number,) for one in asked if one.settings.judge_kind is None]
