@@ -19,6 +19,7 @@ from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER
+from streamer.scoring.scorers.external import External
 from streamer.scoring.unread_answers import HELPS, SAYS, Rule
 from streamer.security.visible import redact_text
 from streamer.settings.settings import Settings
@@ -259,7 +260,9 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         fewer = {
             name: store.calibration.fewer_answers(name, one.calibration_run)
             for name, one in policies.items()
-            if one.calibration_run is not None and not one.ships_nothing
+            if one.calibration_run is not None
+            and not one.ships_nothing
+            and one.settings.scorer != External.name
         }
         held = {name: store.calibration.not_read(name) for name in policies}
     if not policies:

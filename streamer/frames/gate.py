@@ -293,9 +293,13 @@ class Gate:
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.kept_columns, severities=False)
         found = self._scored(table, self.settings_)[0]
-        if said := fewer_note(found, self.groups_, self._fitted_on[2]):
-            warnings.warn(said, FewerAnswersWarning, stacklevel=2)
+        self._warn_of_fewer(found)
         return self._decisions(frame, table, found)
+
+    def _warn_of_fewer(self, found: Sequence[ScoredCloud]) -> None:
+        compares = self.settings_.scorer != External.name
+        if compares and (said := fewer_note(found, self.groups_, self._fitted_on[2])):
+            warnings.warn(said, FewerAnswersWarning, stacklevel=3)
 
     def fit_decide(self, frame: Any) -> Decisions:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
@@ -326,8 +330,7 @@ class Gate:
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
             found = tuple(self._scored(table, settings)[0])
-            if said := fewer_note(found, self.groups_, self._fitted_on[2]):
-                warnings.warn(said, FewerAnswersWarning, stacklevel=2)
+            self._warn_of_fewer(found)
             splits = [HalvesSplit(self.seed, (), np.arange(len(found)))]
         else:
             splits = splits_of(found, self.seed, in_order=settings.calibrator.by_order)

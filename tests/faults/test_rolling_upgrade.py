@@ -46,7 +46,7 @@ def newer(tmp_path: Path, site: Site) -> dict[str, str]:
     head = schema_state(site.settings.database.url).head
     (folder / "migrations" / "versions" / "r9999_next.py").write_text(MIGRATION.format(head=head))
     for file, column, added in (
-        ("decisions.py", '    db.optional("segment", sa.Text, must=db.Characters(200, least=0)),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
+        ("decisions.py", '    db.optional("segment", sa.Text, must=db.Characters(200, least=0), leaf=_IF_SAID, shown=True),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false(), info={"of": None, "leaf": None, "shown": False}'),
         ("log.py", '    db.optional("topic_id", ', '"remark", sa.Text'),
     ):  # fmt: skip
         table = folder / "streamer" / "store" / "db" / "schema" / file

@@ -73,7 +73,7 @@ def test_every_setting_is_covered_and_a_new_one_has_a_place() -> None:
     forgiving = replace(POLICY, settings=replace(POLICY.settings, alarm_false_every=100_000))
     assert b'"alarm_false_every":100000,' in text(forgiving)
     own = {field.name for field in fields(Policy)} - {
-        "settings", "threshold", "created_by", "losses", "bursts",
+        "settings", "threshold", "created_by", "losses", "bursts", "closing",
     }  # fmt: skip
     assert set(covered) - {"format", "record", "settings", "lambda", "by", "audit_salt"} == own
 

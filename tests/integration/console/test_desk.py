@@ -269,10 +269,10 @@ def test_a_double_click_decides_about_one_batch(people: Site, peopled_world: Wor
 
     # The same without a race: as long as the page has only just come, a click meets no button.
     found = ana.run(
-        "return [...document.querySelectorAll('#desk-form')].flatMap((one) => { one.style.animationName = 'none'; one.offsetTop;"
+        "return [...document.querySelectorAll('button.good')].flatMap((one) => { one.style.animationName = 'none'; one.offsetTop;"
         " one.style.animationName = ''; return one.getAnimations().map((all) => (all.pause(), all.effect.getTiming().duration)); })"
     )
-    assert [one >= 1000 for one in found] == [True]
+    assert min(found, default=0) >= 1000
     assert place() is None
 
 

@@ -115,7 +115,7 @@ async def test_what_a_commit_offers_is_published_without_being_read(
         lane, _ = relaying.relay._lanes[topic]
         await relaying.until(lambda: not lane._to_read)
         await asyncio.get_running_loop().run_in_executor(
-            relaying.relay._executor, int
+            relaying.relay.executor, int
         )  # after its last reading
         journal.before = asked.append
         for number in range(200):

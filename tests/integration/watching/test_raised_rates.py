@@ -21,7 +21,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the alarm's evidence is, whatever was read; a test changes it."""
     value = [0.0]
     monkeypatch.setattr(RiskAlarm, "known_evidence", property(lambda _: value[0]))
-    monkeypatch.setattr("streamer.risk.rounds.page.YOUNG_DRAWS", 0)
+    monkeypatch.setattr("streamer.risk.rounds.audit_rates.YOUNG_DRAWS", 0)
     return value
 
 

@@ -387,7 +387,7 @@ def test_a_published_version_never_changes() -> None:
 def test_pages_count_the_signals_of_texts() -> None:
     counted = re.compile(r"\b(\d+)\]? (?:signals|numbers of every answer)")
     found = [said for page in ROOT.glob("docs/*.md") for said in counted.findall(page.read_text("utf-8"))]
-    assert found == [str(len(OF_TEXTS))] * 4
+    assert set(found) == {str(len(OF_TEXTS))}
 
 
 def test_the_row_of_a_whole_batch_is_the_mean_over_what_is_written() -> None:
