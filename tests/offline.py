@@ -27,7 +27,7 @@ from streamer.scoring.registry import GRAM
 def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[ScoredCloud]:
     """Score each cloud by the Gram energy of its responses' embeddings."""
     table = Read(tuple(clouds), None, len(clouds), "")
-    return scored(table, GRAM, lambda texts: encoder.embed([texts])[0])
+    return scored(table, GRAM, lambda texts: encoder.embed([texts])[0])[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
