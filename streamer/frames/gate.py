@@ -297,7 +297,7 @@ class Gate:
         return self._decisions(frame, table, found)
 
     def _warn_of_fewer(self, found: Sequence[ScoredCloud]) -> None:
-        compares = self.settings_.scorer != External.name
+        compares = self.settings_.scorer != _OWN
         if compares and (said := fewer_note(found, self.groups_, self._fitted_on[2])):
             warnings.warn(said, FewerAnswersWarning, stacklevel=3)
 

@@ -9,7 +9,7 @@ import { decide, isBlank, judgedText, roundSix, segmentOf, unread } from "./rule
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
 const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/u;
-const OF_SCORED = ["scored", "closed", "early_warning", "bad_burst", "too_few_alike"]; // reasons of batches that have scores; `no_threshold` is one of either
+const OF_SCORED = ["scored", "closed", "early_warning", "bad_burst", "too_few_alike"]; // `no_threshold` is one of either
 
 /** Which code points of a text that ships go out, where these are not all; as the event says it, where texts are erased. */
 function spanOf(text, said, settings) {

@@ -10,7 +10,7 @@ export function sha256(...parts) {
   return hash.digest("hex");
 }
 
-/** The hash of a leaf of a Merkle log, and of a node over two (RFC 9162, section 2.1). */
+/** The hash of a leaf of a Merkle log, and of a node (RFC 9162, section 2.1). */
 export const leafHash = (text) => sha256("\0", text);
 const nodeHash = (left, right) => (left === null || right === null ? null : sha256("\x01", Buffer.from(left, "hex"), Buffer.from(right, "hex")));
 

@@ -29,7 +29,7 @@ function dot(one, other) {
   return sum;
 }
 
-/** The inverse of a positive definite matrix by Gauss and Jordan, which needs no pivots there. */
+/** The inverse of a positive definite matrix by Gauss and Jordan. */
 function inverse(matrix) {
   const size = matrix.length;
   const rows = matrix.map((row, i) => Float64Array.from({ length: 2 * size }, (_, j) => (j < size ? row[j] : Number(j - size === i))));
@@ -44,14 +44,15 @@ function inverse(matrix) {
   return rows.map((row) => row.slice(size));
 }
 
-/** The ridge regression on labelled prompts, from which each new one gets its count. */
+/** The ridge regression on labelled prompts, with a count for new ones. */
 export class Fit {
   #bad = new Map([[null, []]]);
 
   /** `prompts` : { signals, bad, segment } each. */
   constructor(prompts) {
     const rows = prompts.map(({ signals }) => rowOf(signals));
-    this.kinds = prompts.map(({ signals }) => unread(signals));
+    this.kinds = {};
+    for (const one of prompts.map(({ signals }) => unread(signals))) this.kinds[one] = (this.kinds[one] ?? 0) + 1;
     const columns = Array.from(rows[0], (_, j) => Float64Array.from(rows, (row) => row[j]));
     const gram = columns.map((one, i) => columns.map((other, j) => dot(one, other) + (i !== j ? 0 : i ? RIDGE : INTERCEPT_RIDGE)));
     this.inverse = inverse(gram);
@@ -66,10 +67,10 @@ export class Fit {
     }
   }
 
-  /** Whether too few prompts were read as a batch was, or unread for the same reasons. */
+  /** Whether too few prompts were read, or unread, as a batch was. */
   unfamiliar(signals, least) {
     const own = unread(signals);
-    return this.kinds.filter((one) => one === own).length < (Number(own) ? least : Math.min(least, LEAST_READ));
+    return (this.kinds[own] ?? 0) < (Number(own) ? least : Math.min(least, LEAST_READ));
   }
 
   /** 1 and how many bad prompts, of a segment or (null) of all, score at least as high as a new one that is supposed bad. */
