@@ -67,7 +67,7 @@ export class Fit {
     }
   }
 
-  /** Whether too few prompts were read, or unread, as a batch was. */
+  /** Whether too few prompts were read, or not, as this. */
   unfamiliar(signals, least) {
     const own = unread(signals);
     return (this.kinds[own] ?? 0) < (Number(own) ? least : Math.min(least, LEAST_READ));
